@@ -1,4 +1,4 @@
-//! How we know that nobody writes to a file while it is mapped: what was read of it once stays right.
+//! How we know that no process writes to a file while it is mapped: pages that were read once stay right.
 
 use crate::count::Decline;
 use crate::options;
@@ -37,7 +37,7 @@ pub fn of(fd: RawFd, stat: &libc::stat) -> Result<Assurance, Decline> {
     if is_on_read_only(fd, stat.st_dev) {
         return Ok(Assurance::ReadOnlyFilesystem);
     }
-    // Of others the kernel knows not all who write.
+    // On other file systems the kernel does not know all writers.
     match has_local_leases(fd) {
         true => Ok(Assurance::Lease),
         false => Err(Decline::NoAssurance),
@@ -45,7 +45,7 @@ pub fn of(fd: RawFd, stat: &libc::stat) -> Result<Assurance, Decline> {
 }
 
 /// File systems whose files are written to by this machine alone, by their magic numbers (`statfs(2)`): ext, xfs,
-/// btrfs, tmpfs, f2fs, bcachefs, zfs, and overlays, of which nobody may write to what is beneath.
+/// btrfs, tmpfs, f2fs, bcachefs, zfs, and overlays, whose lower layers may not be written to.
 const LOCAL: [u64; 8] = [
     0xEF53,
     0x5846_5342,

@@ -26,7 +26,7 @@ pub fn lock() -> MutexGuard<'static, Blocks> {
     BLOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the forking thread holds.
+/// The lock of the forking thread.
 struct Held(UnsafeCell<Option<MutexGuard<'static, Blocks>>>);
 
 // SAFETY: only the thread that has the list locked looks at it.

@@ -2,7 +2,7 @@
 //!
 //! The C library maps such a block inside itself, where no hook is. So `hooks/malloc.rs` asks here first. A block begins
 //! with a page, which blocks of the C library's do not unless they are asked to: so `free` knows most of those that are not
-//! ours by their addresses alone, and the rest by the bitmap of what was taken (`marked.rs`).
+//! ours by their addresses alone, and the rest by the bitmap of taken memory (`marked.rs`).
 
 use crate::block_list::lock;
 use crate::decide::{self, Call, PAGE};
@@ -79,7 +79,7 @@ pub fn free(block: *mut c_void) -> bool {
     give::leave_stack();
     let mut table = table::lock();
     for mapping in all {
-        // With what it may grow into.
+        // With its room to grow.
         let room = table.private.room_of(mapping.start);
         change::unmap(&mut table, &mapping);
         marked::mark(&mapping, false);

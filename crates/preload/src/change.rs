@@ -1,7 +1,7 @@
-//! What the program does to a place that was taken.
+//! The program's calls on a place that was taken.
 //!
-//! What the engine can do it does. For all else the kernel's own mapping is put in the place first, under threads that
-//! read there, and the kernel does what it was asked.
+//! The engine does the calls that it can do. For all others the kernel's own mapping is put in the place first, under threads that
+//! read there, and the kernel does the call.
 
 use crate::count::HANDED_BACK;
 use crate::options::Mode;
@@ -11,7 +11,7 @@ use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault::{Advice, KernelMapping, Mmap};
 
-/// Hands back whatever overlaps a range, with all else that is in the same windows. False if it cannot be: the place
+/// Hands back all mappings that overlap a range, with all others in the same windows. False if it cannot be: the place
 /// is as it was. In a thread that is inside.
 pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
     loop {
@@ -119,7 +119,7 @@ fn unmap_plain(range: Range<usize>) -> c_int {
     if range.is_empty() {
         return 0;
     }
-    // SAFETY: what the program asks for, of its own.
+    // SAFETY: the program's own call on its own memory.
     unsafe { call::any(libc::SYS_munmap, [range.start, range.len(), 0, 0]) }
 }
 
@@ -164,7 +164,7 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<
             }
             return covers(table, range).then_some(0);
         }
-        // What the kernel does to a window is right, and says nothing to the engine.
+        // The kernel's work on a window is right, and does not concern the engine.
         libc::MADV_COLD
         | libc::MADV_PAGEOUT
         | libc::MADV_POPULATE_READ

@@ -40,14 +40,14 @@ pub struct Wanted {
 pub const PAGE: usize = 4096;
 
 /// Bytes of the smallest mapping that is looked at, as a part of a file of any size: nothing is gained by less, and one
-/// that is not looked at costs what it did.
+/// that is not looked at costs no more than without softfault.
 pub const LEAST: usize = 128 << 10;
 
 /// Bytes of the largest file that is never taken: windows of such files share a place, and none of them can be handed
 /// back to the program.
 const LARGEST_SMALL_FILE: u64 = 1 << 20;
 
-/// Flags that change nothing for us: hints, and what mmap(2) ignores.
+/// Flags that change nothing for us: hints, and flags that mmap(2) ignores.
 const HARMLESS: c_int = libc::MAP_NORESERVE
     | libc::MAP_POPULATE
     | libc::MAP_NONBLOCK
@@ -180,11 +180,11 @@ pub fn look(fd: RawFd) -> Option<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fills the structure.
     let looked = unsafe { libc::syscall(libc::SYS_fstat, fd, stat.as_mut_ptr()) };
-    // SAFETY: zeros, or what the call has filled in.
+    // SAFETY: zeros, or the values that the call has filled in.
     (looked == 0).then(|| unsafe { stat.assume_init() })
 }
 
-/// What the patterns say of a file; `None`: there are none.
+/// Whether the patterns match a file; `None`: there are none.
 fn by_path(fd: RawFd, options: &options::Options) -> Option<bool> {
     if options.matching.is_empty() && options.not.is_empty() {
         return None;

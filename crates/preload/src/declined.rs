@@ -28,7 +28,7 @@ pub fn declined(why: Decline, call: &Call) {
         tell(&line(why, call, ends));
     }
     if ends {
-        // Not by exit(3): handlers may wait for what this thread has locked.
+        // Not by exit(3): handlers may wait for a lock of this thread.
         // SAFETY: ends the process.
         unsafe { libc::_exit(FAILED) };
     }
@@ -37,7 +37,7 @@ pub fn declined(why: Decline, call: &Call) {
 /// Reasons that were told, a bit each; in children of fork too. Relaxed: a bit is set once, and guards nothing.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// True of what the program does not decide alone, and would not be known without `--stats`.
+/// True for reasons that the program does not decide alone, and that would not be known without `--stats`.
 fn is_told(why: Decline) -> bool {
     matches!(
         why,
@@ -62,10 +62,10 @@ fn breaks_strict(why: Decline) -> bool {
 }
 
 fn line(why: Decline, call: &Call, ends: bool) -> String {
-    let what = match call.fd {
+    let mapping = match call.fd {
         ..0 => "anonymous memory".to_owned(),
         fd => match std::fs::read_link(format!("/proc/self/fd/{fd}")) {
-            // In one line, whatever it is.
+            // In one line, also if it has line breaks.
             Ok(path) => format!("{path:?}"),
             Err(_) => "a file".to_owned(),
         },
@@ -76,8 +76,8 @@ fn line(why: Decline, call: &Call, ends: bool) -> String {
         None => String::new(),
     };
     let ends = if ends { " (--strict)" } else { "" };
-    let (who, mib) = (stats::who(), call.bytes.div_ceil(1 << 20));
-    format!("{who}: {what}, {mib} MiB, is not under the budget: {name}, {text}{how}{ends}\n")
+    let (prefix, mib) = (stats::line_prefix(), call.bytes.div_ceil(1 << 20));
+    format!("{prefix}: {mapping}, {mib} MiB, is not under the budget: {name}, {text}{how}{ends}\n")
 }
 
 /// The option that takes the mapping, or the obstacle.
@@ -114,7 +114,7 @@ pub fn remember_standard_error() {
     }
 }
 
-/// Writes a line, where the standard error is still what it was: a program that has closed it may have a file of its own
+/// Writes a line, where the standard error is still the same file: a program that has closed it may have a file of its own
 /// by that number. It neither waits for a reader nor is ended for want of one.
 fn tell(line: &str) {
     const FD: RawFd = libc::STDERR_FILENO;

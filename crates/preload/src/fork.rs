@@ -13,7 +13,7 @@ use core::cell::{Cell, UnsafeCell};
 use softfault::Engine;
 use std::sync::MutexGuard;
 
-/// What the forking thread holds.
+/// The locks of the forking thread.
 struct Held(UnsafeCell<Option<(MutexGuard<'static, Table>, Option<Inside>)>>);
 
 // SAFETY: only the thread that has the table locked looks at it.
@@ -45,7 +45,7 @@ pub fn watch() {
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-/// A fork that calls no handlers. Of what it returns, one is to be called afterwards.
+/// A fork that calls no handlers. One of the functions of the returned value is to be called afterwards.
 pub fn before() -> Forking {
     prepare();
     softfault::fork::prepare();
@@ -53,7 +53,7 @@ pub fn before() -> Forking {
     Forking(())
 }
 
-/// What a fork without handlers holds.
+/// The locks of a fork without handlers.
 pub struct Forking(());
 
 impl Forking {
@@ -147,6 +147,6 @@ fn join_tree(engine: Engine) {
         let tree = tree::join_with(&engine);
         table::lock().tree = tree;
     });
-    // Without a thread it stays with what its parent had.
+    // Without a thread it keeps its parent's share.
     drop(joined);
 }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The heap.
 pub struct Heap;
 
-/// What it is made of.
+/// Its allocator.
 struct Parts(Dlmalloc<Kernel>);
 
 static PARTS: Mutex<Parts> = Mutex::new(Parts(Dlmalloc::new_with_allocator(Kernel)));
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// What the forking thread holds.
+/// The lock of the forking thread.
 struct Held(UnsafeCell<Option<MutexGuard<'static, Parts>>>);
 
 // SAFETY: only the thread that has the heap locked looks at it.
@@ -99,7 +99,7 @@ pub fn is_held() -> bool {
 /// The kernel's memory.
 struct Kernel;
 
-// SAFETY: what it maps is new, and nobody else's.
+// SAFETY: the memory that it maps is new, and no one else's.
 unsafe impl Allocator for Kernel {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let protection = libc::PROT_READ | libc::PROT_WRITE;

@@ -20,14 +20,14 @@ const POLL_MSG: c_int = 3;
 /// Looks at the leases although no signal came: it may be lost where the program ignores the signal, or the user has too
 /// many queued.
 const LOOKS: Duration = Duration::from_secs(1);
-/// A signal of that number that is somebody else's goes back, and whoever it is for gets so much time.
+/// A signal of that number that is not ours goes back, and its thread gets so much time.
 const FOREIGN: Duration = Duration::from_millis(10);
 const STACK: usize = 256 << 10;
 
 /// Hands back all mappings of files that somebody wants to write to.
 fn give_way(table: &mut Table) {
     for file in table.leases.wanted() {
-        // What cannot be handed back is told no more of what others write: the lease goes all the same, as it
+        // A mapping that cannot be handed back does not show the writes of others: the lease goes all the same, as it
         // would by itself after a while.
         while let Some(addresses) = table.of_file(file) {
             if !change::hand_back(table, &addresses) {
@@ -58,9 +58,9 @@ pub fn start() -> io::Result<c_int> {
     }
 }
 
-/// What the thread does, for ever.
+/// The loop of the thread.
 fn hear() {
-    // What it calls is softfault's.
+    // Its calls are softfault's.
     let _inside = inside::enter();
     let mut signals = MaybeUninit::uninit();
     // SAFETY: the set is filled.
@@ -91,7 +91,7 @@ fn hear() {
 /// A signal that was sent to the process, and is not for us.
 fn put_back(signal: c_int, info: &mut MaybeUninit<libc::siginfo_t>) {
     let process = std::process::id();
-    // SAFETY: what the kernel has filled in, to this process.
+    // SAFETY: values that the kernel has filled in, to this process.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigqueueinfo,

@@ -1,4 +1,4 @@
-//! A mark in a thread that is in softfault: what it calls is softfault's, and goes to the kernel.
+//! A mark in a thread that is in softfault: its calls are softfault's, and go to the kernel.
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -8,7 +8,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Signals that a thread raises by what it does.
+/// Signals that a thread raises by its own instructions.
 const SYNCHRONOUS: [libc::c_int; 6] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -40,7 +40,7 @@ pub fn enter() -> Option<Inside> {
     // SAFETY: both sets are filled before they are used.
     let mask = unsafe {
         libc::sigfillset(all.as_mut_ptr());
-        // What the thread raises itself: a fault of ours among them.
+        // Signals that the thread raises itself: a fault of ours among them.
         for signal in SYNCHRONOUS {
             libc::sigdelset(all.as_mut_ptr(), signal);
         }

@@ -22,7 +22,7 @@ struct Leased {
     users: usize,
 }
 
-/// What the thread gets: a real-time signal that hardly anybody uses. It goes to that thread, which waits for it.
+/// The signal of the thread: a real-time signal that hardly any program uses. It goes to that thread, which waits for it.
 pub const SIGNAL: c_int = 57;
 
 impl Leases {

@@ -7,7 +7,7 @@
 //!                                ▼
 //!                              decide.rs     which mappings are taken, and which are declined, why
 //!                                │           assurance.rs: how we know that nobody writes to the file
-//!                                │           declined.rs: what is told of that, and --strict
+//!                                │           declined.rs: the message about that, and --strict
 //!                                ▼
 //!                              take.rs       a map of the engine's, and its place in the table     table.rs
 //!
@@ -16,7 +16,7 @@
 //!   malloc(3) of the program ──► hooks/malloc.rs ──► blocks.rs: a large block is a mapping of its own
 //!
 //!   munmap, mprotect, mremap, ... of a place that was taken ──► hooks/mapping.rs ──► change.rs
-//!                                what the engine cannot do, the kernel does: its own mapping is put in the place
+//!                                calls that the engine cannot do, the kernel does: its own mapping is put in the place
 //!                                first, under threads that read there
 //!
 //!   another opens a taken file for writing ──► leases.rs, hear.rs: handed back before he goes on
@@ -25,7 +25,7 @@
 //! A hook may be called in any state of the program: in its malloc, in a signal handler, in a child of fork, before
 //! static initialisers. It looks at its arguments and at a bitmap (`marked.rs`), and makes the system call. Only for a
 //! mapping that is large enough, or was taken, it does more: with signals masked, over a heap of its own, and with a
-//! mark in the thread (`inside.rs`), so that what softfault itself calls is passed on to the kernel.
+//! mark in the thread (`inside.rs`), so that softfault's own calls are passed on to the kernel.
 
 mod assurance;
 mod block_list;

@@ -7,7 +7,7 @@ use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Bytes of a unit, and of what a word of bits covers.
+/// Bytes of a unit, and of the memory that a word of bits covers.
 const UNIT: usize = 2 << 20;
 const WORD: usize = UNIT * 64;
 /// Addresses of user mode, without five-level page tables: mmap(2) gives no others unless it is asked for them.

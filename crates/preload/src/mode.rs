@@ -1,4 +1,4 @@
-//! How faults of this process reach us: settled when the library is loaded, by what the system allows.
+//! How faults of this process reach us: settled when the library is loaded, by the system's permissions.
 
 use crate::options::{self, Mode};
 use core::ffi::{CStr, c_int, c_long};
@@ -26,13 +26,13 @@ pub fn is_signals() -> bool {
     MODE.load(Relaxed) == 1 + Mode::Signals as u8
 }
 
-/// True if private memory can be had: what the program has written goes to swap where the budget is short, and system
+/// True if private memory can be had: written pages go to swap where the budget is short, and system
 /// calls that write into it are served.
 pub fn has_private_memory() -> bool {
     options::get().swap.is_some()
 }
 
-/// What the system allows.
+/// The mode that the system allows.
 fn allowed() -> Mode {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: makes a file descriptor.

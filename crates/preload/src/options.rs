@@ -1,4 +1,4 @@
-//! What the environment says. `softfault run` puts its arguments there, and looks at them before.
+//! The options in the environment. `softfault run` puts its arguments there, and looks at them before.
 //!
 //! | variable | value |
 //! |---|---|
@@ -19,7 +19,7 @@ use std::env::var_os;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
 
-/// What the environment says.
+/// The options in the environment.
 pub struct Options {
     /// Bytes of the smallest file whose mappings are taken.
     pub min_size: u64,
@@ -33,7 +33,7 @@ pub struct Options {
     pub swap: Option<Swap>,
     /// Nobody writes to the files.
     pub assume_immutable: bool,
-    /// What should have been taken and is not ends the process.
+    /// A mapping that should have been taken and is not ends the process.
     pub strict: bool,
     /// The budget, if it is said.
     pub memory: Option<usize>,
@@ -70,7 +70,7 @@ const MIN_SIZE: u64 = 16 << 20;
 
 static OPTIONS: AtomicPtr<Options> = AtomicPtr::new(core::ptr::null_mut());
 
-/// What the environment said when the library was loaded, or at the first call before that.
+/// The options of the environment when the library was loaded, or at the first call before that.
 pub fn get() -> &'static Options {
     // Acquire pairs with the AcqRel below.
     let there = OPTIONS.load(Ordering::Acquire);

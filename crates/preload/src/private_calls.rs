@@ -1,4 +1,4 @@
-//! What the program's calls do to private memory.
+//! The program's calls on private memory.
 
 use crate::give::{hand_over, unmap};
 use crate::ranges::Ranges;
@@ -17,7 +17,7 @@ const GUARD_REMOVE: c_int = 103;
 /// An errno, of a call that failed.
 type Answer = Result<(), c_int>;
 
-/// What of a range is whose.
+/// The owner of a part of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartOwner {
     Engine,
@@ -25,8 +25,8 @@ enum PartOwner {
     Nobody,
 }
 
-/// A call on a range that overlaps private memory: `ours` does it to what the engine serves, and `kernel` to what is the
-/// program's own, where nothing of the table's is; `others` to what is between the mappings. The first errno is the
+/// A call on a range that overlaps private memory: `ours` does it to parts that the engine serves, and `kernel` to the
+/// program's own parts, where nothing of the table's is; `others` to the parts between the mappings. The first errno is the
 /// answer's, but all of it is done, as the kernel does.
 fn each(
     table: &mut Table,
@@ -75,7 +75,7 @@ fn kernel_call(number: c_long, range: &Range<usize>, argument: usize) -> Answer 
     }
 }
 
-/// Hands a part over, for the kernel to do what it is asked.
+/// Hands a part over, for the kernel to do the call.
 fn handed_over(table: &mut Table, part: &Range<usize>) -> Answer {
     match hand_over(table, part) {
         true => Ok(()),
@@ -157,7 +157,7 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> c_int {
     )
 }
 
-/// What the engine does with an advice; `None`: the part is to be handed over.
+/// The engine's answer to an advice; `None`: the part is to be handed over.
 fn advise_part(table: &Table, start: usize, part: &Range<usize>, advice: c_int) -> Option<Answer> {
     let mapping = table.private.get(start)?;
     let (offset, len) = (mapping.offset(part.start), part.len());

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Type of a note, and its name: what Go's linker writes into each program (`NT_GNU_BUILD_ID` of Go).
+/// Type of a note, and its name, which Go's linker writes into each program (`NT_GNU_BUILD_ID` of Go).
 const GO: (u32, &[u8]) = (4, b"Go\0\0");
 
 /// True if the program makes system calls by itself, and not by the C library: Go's runtime does.
@@ -15,10 +15,10 @@ pub fn makes_calls_itself() -> bool {
     found
 }
 
-/// True if the program's malloc is not the C library's: what it hands out may be memory that was taken, and the threads
+/// True if the program's malloc is not the C library's: its blocks may be memory that was taken, and the threads
 /// that serve faults have a little of it.
 pub fn has_own_malloc() -> bool {
-    // Relaxed: whoever looks finds the same.
+    // Relaxed: every look finds the same.
     match OWN_MALLOC.load(Relaxed) {
         0 => {
             let own = finds_own_malloc();
@@ -63,7 +63,7 @@ fn finds_own_malloc() -> bool {
     })
 }
 
-/// True if the address is that of an entry in a program's table of calls, behind which is what the loader has found. A program that is
+/// True if the address is that of an entry in a program's table of calls, behind which is the address that the loader has found. A program that is
 /// not position-independent has such entries for the functions whose addresses it takes, and there alone a symbol that is not
 /// defined has an address (System V ABI, AMD64, "Function Addresses").
 #[cfg(target_env = "gnu")]
@@ -100,7 +100,7 @@ unsafe extern "C" fn look(about: *mut libc::dl_phdr_info, _: usize, found: *mut 
         // SAFETY: a part of the program that is loaded and may be read.
         let notes = unsafe { core::slice::from_raw_parts(start, header.p_memsz as usize) };
         if has_go_note(notes) {
-            // SAFETY: what the caller has handed to the loader.
+            // SAFETY: the pointer that the caller has handed to the loader.
             unsafe { *found.cast::<bool>() = true };
         }
     }
@@ -129,8 +129,8 @@ fn has_go_note(mut notes: &[u8]) -> bool {
     false
 }
 
-/// The sanitizer that the program was built with, if it is one that looks at all that is read and written: what softfault
-/// does to memory it takes for the program's errors.
+/// The sanitizer that the program was built with, if it is one that looks at all that is read and written: it takes
+/// softfault's work on memory for the program's errors.
 pub fn sanitizer() -> Option<&'static str> {
     // Relaxed: as above.
     let mut known = SANITIZER.load(Relaxed);

@@ -27,7 +27,7 @@ impl Ranges {
         self.0.iter().map(Range::len).sum()
     }
 
-    /// What of a range is in it.
+    /// The parts of a range that are in it.
     pub fn within(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let part = |own: &Range<usize>| own.start.max(range.start)..own.end.min(range.end);
         let parts = self.0.iter().map(part);

@@ -7,7 +7,7 @@ use crate::{declined, fork, hooks, options, stats, table, tree};
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = loaded;
 
-/// Behind what the program has registered with atexit(3).
+/// After the program's own handlers of atexit(3).
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static ENDS: extern "C" fn() = ends;

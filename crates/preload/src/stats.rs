@@ -55,22 +55,25 @@ fn swapped(stats: &Stats) -> (u64, u64) {
 
 fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) -> String {
     let mut text = String::new();
-    let who = who();
+    let prefix = line_prefix();
     let (taken, taken_bytes) = count::TAKEN.get();
     let (blocks, blocks_bytes) = count::BLOCKS.get();
     let (back, back_bytes) = count::HANDED_BACK.get();
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "{who}: taken={taken} taken_bytes={taken_bytes} malloc={blocks} malloc_bytes={blocks_bytes} handed_back={back} handed_back_bytes={back_bytes}"
+        "{prefix}: taken={taken} taken_bytes={taken_bytes} malloc={blocks} malloc_bytes={blocks_bytes} handed_back={back} handed_back_bytes={back_bytes}"
     );
     for (name, why, (count, bytes)) in count::all_declined() {
-        let _ = writeln!(text, "{who}: declined {name}={count} bytes={bytes} ({why})");
+        let _ = writeln!(
+            text,
+            "{prefix}: declined {name}={count} bytes={bytes} ({why})"
+        );
     }
     if let Some(stats) = stats {
         let _ = writeln!(
             text,
-            "{who}: faults={} read_bytes={} evicted={} peak_bytes={} memory_bytes={} waited_ns={} failed={} swapped_out={} swapped_in={}",
+            "{prefix}: faults={} read_bytes={} evicted={} peak_bytes={} memory_bytes={} waited_ns={} failed={} swapped_out={} swapped_in={}",
             stats.faults,
             stats.bytes_read,
             stats.evicted,
@@ -85,12 +88,12 @@ fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
     if let Some(tree) = tree {
         let _ = writeln!(
             text,
-            "{who}: share_bytes={} tree_memory_bytes={} tree_peak_bytes={} tree_processes={}",
+            "{prefix}: share_bytes={} tree_memory_bytes={} tree_peak_bytes={} tree_processes={}",
             tree.share, tree.memory, tree.peak, tree.processes,
         );
     }
     if let Some(refused) = refused {
-        let _ = writeln!(text, "{who}: no engine: {refused}");
+        let _ = writeln!(text, "{prefix}: no engine: {refused}");
     }
     text
 }
@@ -155,12 +158,12 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// What each line for people begins with.
-pub fn who() -> String {
+/// The beginning of each line of text.
+pub fn line_prefix() -> String {
     format!("softfault: {}[{}]", program(), std::process::id())
 }
 
-/// What the process is called.
+/// The name of the process.
 fn program() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     name.trim_end().to_owned()

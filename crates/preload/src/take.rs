@@ -52,7 +52,7 @@ fn lease(table: &mut Table, wanted: &Wanted) -> Result<Option<FileKey>, Decline>
     Ok(leased)
 }
 
-/// The engine of private memory: in a child of fork that of what it goes on with, if it does.
+/// The engine of private memory: in a child of fork that of its inherited memory, if it has any.
 pub fn engine_of_private(table: &mut Table) -> Result<Engine, Decline> {
     match &table.inherited {
         Some(engine) => Ok(engine.clone()),
@@ -63,7 +63,7 @@ pub fn engine_of_private(table: &mut Table) -> Result<Engine, Decline> {
 fn map(table: &Table, engine: &Engine, wanted: &Wanted) -> io::Result<Taken> {
     let end = wanted.offset.checked_add(wanted.bytes as u64);
     let end = end.ok_or(io::ErrorKind::InvalidInput)?;
-    // What the file has of the mapping: its last page is the file's to the last byte, and zeros.
+    // The file's part of the mapping: its last page has the file's bytes to the last one, and zeros.
     let rest = wanted.size.saturating_sub(wanted.offset);
     let within = rest.next_multiple_of(crate::decide::PAGE as u64) >= wanted.bytes as u64;
     if within {
@@ -97,7 +97,7 @@ fn map_part(
     // with a mapping of the kernel's.
     let map = unsafe { options.map_with(engine, wanted.fd) }?;
     let (start, window) = (map.as_ptr() as usize, map.window());
-    // One that is to be the kernel's own, whatever for, is not taken.
+    // One that is to be the kernel's own, for any reason, is not taken.
     let window = window.ok_or(io::ErrorKind::Unsupported)?;
     let addresses = start..start + wanted.bytes;
     if addresses.end > window.end || !marked::can_mark(&window) || !map.can_be_handed_back() {

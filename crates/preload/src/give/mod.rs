@@ -1,4 +1,4 @@
-//! Private memory that goes, or is handed over to the program, with what the table knows of it.
+//! Private memory that goes, or is handed over to the program, with its entries in the table.
 
 mod stack;
 
@@ -24,7 +24,7 @@ fn end_if_dead(table: &mut Table, start: usize) {
     }
 }
 
-/// What the program unmaps of a range goes; false if it cannot.
+/// Unmaps the parts of a range; false if it cannot.
 pub fn unmap(table: &mut Table, range: &Range<usize>) -> bool {
     let mut done = true;
     for start in table.private.over(range) {
@@ -72,8 +72,8 @@ pub fn before_fixed(table: &mut Table, range: &Range<usize>) -> bool {
     done
 }
 
-/// In a child of fork: what it has goes on. Leases are the parent's, and nobody would tell the child what others write:
-/// the kernel has what is of such a file.
+/// In a child of fork: its memory goes on. Leases are the parent's, and the child would not learn of writes of others:
+/// the kernel serves mappings of such files.
 pub fn forked(table: &mut Table) {
     let mut leased = Vec::new();
     for mapping in table.private.iter_mut() {

@@ -1,6 +1,6 @@
 //! A thread whose stack, or whose thread-local data, is memory that was taken.
 //!
-//! What a hook does holds locks of the engine, and a fault in the meantime would wait for them. So such memory is handed
+//! A hook holds locks of the engine, and a fault in the meantime would wait for them. So such memory is handed
 //! over before, by a thread of ours that has another stack.
 
 use crate::{call, inside, marked, table};

@@ -1,7 +1,7 @@
 //! Calls that hand memory to the kernel to be read, where faults are signals: the kernel raises none for its own
 //! accesses, and answers EFAULT, or a count that is too short.
 //!
-//! Of what the kernel puts into memory, only such calls are here by which nothing is consumed when they fail
+//! Of the calls by which the kernel writes into memory, only those are here that consume nothing when they fail
 //! (`receive.rs` has the others). The memory is touched then, in the program's thread, and the call is made again. Nothing is allocated: a hook
 //! may be called where the program must not allocate.
 
@@ -29,7 +29,7 @@ pub enum Reads {
     Text(*const c_char),
     /// Strings, up to a null pointer.
     Texts(*const *const c_char),
-    /// What vectors name, and themselves.
+    /// The buffers of vectors, and the vectors themselves.
     Vectors(*const iovec, usize),
     Message(*const msghdr),
     Messages(*const mmsghdr, usize),
@@ -37,7 +37,7 @@ pub enum Reads {
     Into(*mut c_void, usize),
 }
 
-/// What a call answers.
+/// The answer of a call.
 pub trait Answer: Copy {
     /// True if it failed, and says why in errno.
     fn failed(self) -> bool;
@@ -126,7 +126,7 @@ fn range(start: *const c_void, bytes: usize) -> Range<usize> {
 #[cold]
 fn may_be_missing(reads: &[Reads]) -> bool {
     let mut is_taken = |part: Range<usize>| marked::may_be_taken(part.start, part.len());
-    // SAFETY: what a call of the program's reads.
+    // SAFETY: memory that a call of the program's reads.
     reads.iter().any(|read| unsafe { read.any(&mut is_taken) })
 }
 
@@ -148,7 +148,7 @@ fn touch(reads: &[Reads], most: usize) {
     for read in reads {
         match *read {
             Reads::Into(start, bytes) => touch_to_write(range(start, bytes)),
-            // SAFETY: what a call of the program's reads.
+            // SAFETY: memory that a call of the program's reads.
             read => unsafe {
                 read.any(&mut touch);
             },
@@ -243,8 +243,8 @@ pub fn with_bytes(
 /// Vectors of a call at a time, to write the rest of many.
 const FEW: usize = 16;
 
-/// A call that writes what vectors name: made until it is done, as [`with_bytes`]. `rest` gets how many bytes are done,
-/// and what is left.
+/// A call that writes the buffers of vectors: made until it is done, as [`with_bytes`]. `rest` gets the number of bytes done,
+/// and the rest.
 pub fn with_vectors(
     vectors: *const iovec,
     count: usize,
@@ -325,7 +325,7 @@ pub fn with_text<T: Answer>(text: *const c_char, call: impl FnOnce(*const c_char
     with_copy(text.cast(), bytes, |copy| call(copy.cast()))
 }
 
-/// Hooks that are in front of a call which reads memory: what it reads follows its type.
+/// Hooks that are in front of a call which reads memory: the memory follows its type.
 macro_rules! reading {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty
         => $($kind:ident($($part:expr),*)),+;)*) => {

@@ -10,12 +10,12 @@ use libc::{
 
 /// Bytes of the address of a socket, at most.
 const NAME: usize = size_of::<libc::sockaddr_storage>();
-/// Bytes of what an ioctl(2) has whose number does not say: a terminal's settings are the longest.
+/// Bytes of the argument of an ioctl(2) whose number does not say: a terminal's settings are the longest.
 const UNKNOWN: usize = 64;
 
 /// Bytes of a time zone.
 const ZONE: usize = 2 * size_of::<c_int>();
-/// Bytes of what capget(2) is told, and of what it says.
+/// Bytes of the header of capget(2), and of its data.
 const CAP_HEAD: usize = 2 * size_of::<c_int>();
 const CAP_DATA: usize = 6 * size_of::<c_int>();
 
@@ -45,8 +45,8 @@ const F_GET_RW_HINT: c_int = 1035;
 const F_SET_FILE_RW_HINT: c_int = 1038;
 
 /// Bytes that prctl(2) reads or writes at its second argument.
-fn prctl_bytes(what: c_int) -> usize {
-    match what {
+fn prctl_bytes(option: c_int) -> usize {
+    match option {
         libc::PR_SET_NAME | libc::PR_GET_NAME => 16,
         libc::PR_GET_PDEATHSIG | libc::PR_GET_CHILD_SUBREAPER | libc::PR_GET_TSC => 4,
         _ => 0,
@@ -54,11 +54,11 @@ fn prctl_bytes(what: c_int) -> usize {
 }
 
 /// Bytes of the names that prctl(2) gives to memory, at most.
-fn vma_name_bytes(what: c_int) -> usize {
-    if what == libc::PR_SET_VMA { 80 } else { 0 }
+fn vma_name_bytes(option: c_int) -> usize {
+    if option == libc::PR_SET_VMA { 80 } else { 0 }
 }
 
-/// Bytes that semctl(2) reads or writes: numbers of all semaphores of a set, or what is known of it.
+/// Bytes that semctl(2) reads or writes: numbers of all semaphores of a set, or its state.
 fn semctl_bytes(how: c_int) -> usize {
     const GETALL: c_int = 13;
     const SETALL: c_int = 17;
@@ -78,7 +78,7 @@ reading! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, from: *const c_void, bytes: socklen_t) -> c_int => Bytes(from, bytes as usize);
     /// ioctl(2). In C its last argument may be missing: then it is not looked at.
     fn ioctl(fd: c_int, request: c_ulong, with: *mut c_void) -> c_int => Bytes(with, ioctl_bytes(request)), Into(with, ioctl_bytes(request));
-    /// process_vm_writev(2): what it writes to is another process's.
+    /// process_vm_writev(2): its target is another process's.
     fn process_vm_writev(process: pid_t, from: *const iovec, count: c_ulong, to: *const iovec, to_count: c_ulong, flags: c_ulong) -> ssize_t => Vectors(from, count as usize);
     /// epoll_ctl(2).
     fn epoll_ctl(fd: c_int, how: c_int, of: c_int, event: *mut epoll_event) -> c_int => Bytes(event.cast(), size_of::<epoll_event>());
@@ -106,7 +106,7 @@ reading! {
     fn prctl(what: c_int, a: *mut c_void, b: c_ulong, c: c_ulong, d: *const c_void) -> c_int => Bytes(a, prctl_bytes(what)), Into(a, prctl_bytes(what)), Bytes(d, vma_name_bytes(what));
     /// signalfd(2).
     fn signalfd(fd: c_int, set: *const sigset_t, flags: c_int) -> c_int => Bytes(set.cast(), size_of::<sigset_t>());
-    /// process_madvise(2): what it names is another process's.
+    /// process_madvise(2): its range is another process's.
     fn process_madvise(process: c_int, of: *const iovec, count: size_t, advice: c_int, flags: c_uint) -> ssize_t => Bytes(of.cast(), count * size_of::<iovec>());
     /// mincore(2).
     fn mincore(start: *mut c_void, bytes: size_t, to: *mut libc::c_uchar) -> c_int => Into(to.cast(), bytes.div_ceil(crate::decide::PAGE));

@@ -78,7 +78,7 @@ unsafe fn by_copies(
 /// The same of vectors, one after the other.
 ///
 /// # Safety
-/// So many vectors are there, and the program lets what they name be written to.
+/// So many vectors are there, and the program lets their buffers be written to.
 unsafe fn vectors_by_copies(
     vectors: *const iovec,
     count: c_int,
@@ -102,7 +102,7 @@ unsafe fn vectors_by_copies(
     done as ssize_t
 }
 
-/// True if a call that reads into what vectors name has to be made piece by piece.
+/// True if a call that reads into the buffers of vectors has to be made piece by piece.
 ///
 /// # Safety
 /// So many vectors are there.

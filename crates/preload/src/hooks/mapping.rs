@@ -1,4 +1,4 @@
-//! mmap(2) and what changes mappings.
+//! mmap(2) and calls that change mappings.
 
 use crate::decide::{self, Call};
 use crate::table::Table;
@@ -97,7 +97,7 @@ pub fn prepare() {
     let options = options::get();
     if options.anonymous {
         let least = usize::try_from(options.min_size).unwrap_or(usize::MAX);
-        // What it looks up is there by now, and a hook may be called where nothing can be looked up.
+        // Looked up now: a hook may be called where nothing can be looked up.
         program::has_own_malloc();
         ANONYMOUS_LEAST.store(least.max(decide::LEAST), Relaxed);
     }
@@ -175,7 +175,7 @@ fn give_place(
             return Ok(flags);
         }
     } else {
-        // What the kernel refuses replaces nothing.
+        // A call that the kernel refuses replaces nothing.
         let lasting = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
         let filled = libc::MAP_POPULATE | libc::MAP_LOCKED;
         let tried = map(core::ptr::null_mut(), flags & !(lasting | filled));
@@ -206,7 +206,7 @@ fn give_way(addr: *mut c_void, bytes: usize) -> bool {
     }
 }
 
-/// mremap(2) of private memory: what the engine answers; `None`: the kernel is to do it.
+/// mremap(2) of private memory: the engine's answer; `None`: the kernel is to do it.
 #[cold]
 fn move_private(
     addr: *mut c_void,
@@ -239,7 +239,7 @@ fn on_range(
     }
 }
 
-/// What `ours` answers, and the errno if that is an error.
+/// The answer of `ours`, and the errno if that is an error.
 #[cold]
 fn answer(
     addr: *const c_void,
@@ -445,7 +445,7 @@ pub unsafe extern "C" fn mlock2(addr: *const c_void, bytes: size_t, flags: c_int
     on_range(start, bytes, ours, by_kernel(number, args))
 }
 
-/// The pages of what mlock(2) takes, which need not begin with one.
+/// The pages of a range of mlock(2), which need not begin with one.
 fn whole_pages(addr: *const c_void, bytes: size_t) -> (*const c_void, size_t) {
     let skip = addr as usize % decide::PAGE;
     (addr.wrapping_byte_sub(skip), bytes.saturating_add(skip))

@@ -2,20 +2,20 @@
 //!
 //! | file | has | does something |
 //! |---|---|---|
-//! | `mapping` | mmap(2) and what changes mappings | always |
+//! | `mapping` | mmap(2) and calls that change mappings | always |
 //! | `malloc` | malloc(3) and its like | where anonymous memory is taken |
 //! | `process` | children that are made without the handlers of pthread_atfork(3) | always |
-//! | `thread_exit` | what threads do at their end | for values of ours |
+//! | `thread_exit` | destructors at the end of threads | for values of ours |
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
 //! | `by_error` | calls that answer the number of an error | where faults are signals |
-//! | `checked` | what programs call that check bounds | where faults are signals |
-//! | `waits` | what threads wait on, and stacks | where faults are signals |
+//! | `checked` | forms of calls that check bounds | where faults are signals |
+//! | `waits` | words that threads wait on, and stacks | where faults are signals |
 //! | `direct` | calls by which a device writes into memory | where private memory was taken |
 //! | `paths`, `programs` | calls that hand a path to it, or the arguments of a program | where faults are signals |
 //! | `raw` | syscall(2) | as the call that it makes |
-//! | `again` | what the last three have in common: what is missing is brought in, and the call made again | |
+//! | `again` | the common part of the last three: missing pages are brought in, and the call made again | |
 
 use crate::options::Mode;
 use crate::{mode, program};
@@ -40,7 +40,7 @@ mod waits;
 
 /// Before the program's threads begin: a hook may be called where nothing can be looked up.
 pub fn prepare() {
-    // The loader may be busy later, in a thread that waits for what this one has locked.
+    // The loader may be busy later, in a thread that waits for a lock of this one.
     program::sanitizer();
     malloc::prepare();
     mapping::prepare();

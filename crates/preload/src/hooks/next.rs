@@ -14,7 +14,7 @@ pub struct Next<F> {
     /// It is being looked up: when the library is loaded, by one thread, where no thread-local value can be looked at yet.
     /// Relaxed: of one thread.
     looking: AtomicBool,
-    /// Its address; 0 before it was looked up. Relaxed: whoever looks finds the same.
+    /// Its address; 0 before it was looked up. Relaxed: every look-up finds the same.
     addr: AtomicUsize,
     kind: PhantomData<F>,
 }

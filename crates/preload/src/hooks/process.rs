@@ -4,14 +4,14 @@ use super::next::hooks;
 use crate::fork;
 use libc::{c_int, c_void, pid_t};
 
-/// What a child of clone(2) is to do.
+/// The start of a child of clone(2).
 struct Start {
     act: extern "C" fn(*mut c_void) -> c_int,
     with: *mut c_void,
     forking: Option<fork::Forking>,
 }
 
-/// What it does, on a stack of its own, with a copy of its parent's memory.
+/// Runs in it, on a stack of its own, with a copy of its parent's memory.
 extern "C" fn begin(start: *mut c_void) -> c_int {
     // SAFETY: on the stack of the thread that has made this process, which is here as it was.
     let start = unsafe { &mut *start.cast::<Start>() };

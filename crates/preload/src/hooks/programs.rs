@@ -7,7 +7,7 @@ use libc::{FILE, c_char, c_int, c_void, pid_t};
 type Texts = *const *const c_char;
 
 unsafe extern "C" {
-    /// The C library's: what programs get that are not told another.
+    /// The C library's: the environment of programs that are given no other.
     static environ: Texts;
 }
 

@@ -32,7 +32,7 @@ fn vectors(start: c_long, count: c_long) -> Reads {
     Reads::Vectors(start as *const libc::iovec, count as usize)
 }
 
-/// What a call reads that fails with EFAULT.
+/// The memory that a call reads which fails with EFAULT.
 #[cold]
 fn reads_of(number: c_long, [a, b, c, d, e, _]: Arguments) -> [Reads; 3] {
     let by_path = by_path(number, [a, b, c, d, e, 0]);

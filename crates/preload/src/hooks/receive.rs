@@ -1,8 +1,8 @@
 //! Calls by which the kernel puts something into memory, where faults are signals: into private memory that was taken.
 //!
-//! Most may be made again, once the memory is there: those are in `again.rs`, as what they read is (`Reads::Into`). What is
-//! here takes something away that is lost if there is no place for it: bytes of a pipe or a socket, a message, a signal, a
-//! child's status, what was in force before. So the kernel puts it into other memory, and it is copied from there by the
+//! Most may be made again, once the memory is there: those are in `again.rs` (`Reads::Into`). The calls
+//! here consume something that is lost if there is no place for it: bytes of a pipe or a socket, a message, a signal, a
+//! child's status, the old setting. So the kernel puts it into other memory, and it is copied from there by the
 //! thread, whose faults are served.
 
 use super::again::{Reads, again};
@@ -25,7 +25,7 @@ pub fn is_taken(start: *const c_void, bytes: usize) -> bool {
         && is_written_to(start as usize, bytes)
 }
 
-/// The same of memory that may be taken. What is not all in one mapping is the kernel's to refuse.
+/// The same of memory that may be taken. The kernel refuses a buffer that is not all in one mapping.
 #[cold]
 pub fn is_written_to(start: usize, bytes: usize) -> bool {
     let Some(_inside) = inside::enter() else {
@@ -45,7 +45,7 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// With what is there now, if the kernel reads it, too.
+    /// With the present bytes, if the kernel reads them, too.
     #[inline]
     pub fn of(to: *mut c_void, bytes: usize, is_read: bool) -> Self {
         let mut aside = Self {
@@ -78,7 +78,7 @@ impl Aside {
         }
     }
 
-    /// What the call gets.
+    /// The address for the call.
     pub fn place(&self) -> *mut c_void {
         match self.place.is_null() {
             true => self.to,
@@ -135,7 +135,7 @@ pub fn bytes_into(
 const STEP: usize = 1 << 20;
 
 /// A read(2) or its like: `call` gets where to, how many bytes, and how many were read before. Of a file or a disk
-/// all that is asked for is read, piece by piece; of anything else what one call gives.
+/// all requested bytes are read, piece by piece; of anything else the bytes of one call.
 #[inline]
 pub fn read_into(
     fd: c_int,
@@ -280,7 +280,7 @@ unsafe fn message_into(
     }
 }
 
-/// Hooks of calls that put structures into memory, `Into` it with what is there, or into none that is read.
+/// Hooks of calls that put structures into memory, with the present bytes for `Into`, which the kernel reads too, or without.
 macro_rules! receiving {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty
         => $($to:ident[$bytes:expr]),+ $(; $($kind:ident($($part:expr),*)),+)?;)*) => {
@@ -356,7 +356,7 @@ hooks! {
         done
     };
 
-    /// process_vm_readv(2): what it reads is another process's.
+    /// process_vm_readv(2): its source is another process's.
     fn process_vm_readv(process: pid_t, to: *const iovec, count: c_ulong, from: *const iovec, from_count: c_ulong, flags: c_ulong) -> ssize_t = |next| {
         vectors_into(to, count as usize, |to, count| next(process, to, count as c_ulong, from, from_count, flags))
     };
@@ -471,7 +471,7 @@ pub unsafe fn text_into(
     if is_there { to } else { answer }
 }
 
-/// Items that are read by way of other memory, where they are to be in what was taken; how many are whole.
+/// Items that are read by way of other memory, where their place is in taken memory; returns how many are whole.
 pub fn items_into(
     to: *mut c_void,
     (each, count): (usize, usize),

@@ -1,7 +1,7 @@
 //! Handlers and masks, where faults are signals.
 //!
 //! SIGBUS is ours in the kernel from the first mapping that is taken, and never blocked: the kernel ends a process whose
-//! fault it cannot deliver. What the program says about it is kept here, and what it asks it is told; a SIGBUS that is
+//! fault it cannot deliver. The program's own settings of it are kept here, and are the answers to its calls; a SIGBUS that is
 //! not ours goes to the program's handler.
 
 use super::again::{Reads, again};

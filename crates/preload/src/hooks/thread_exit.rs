@@ -2,7 +2,7 @@
 //!
 //! The C library notes that under the loader's lock. A thread that loads a library has it locked while the library's
 //! initialisers run, and they may map memory that is taken: a thread of ours, which they wait for, would wait for them. So
-//! what is ours is noted here, under a key of the thread's.
+//! our destructors are noted here, under a key of the thread's.
 
 use super::next::Next;
 use core::ffi::{c_int, c_void};
@@ -24,7 +24,7 @@ fn is_ours(addr: *const c_void) -> bool {
     (&raw const __ehdr_start as usize..&raw const _end as usize).contains(&(addr as usize))
 }
 
-/// What a thread is to do at its end, the last first.
+/// The work of a thread at its end, the last first.
 struct Note {
     act: Destructor,
     with: *mut c_void,
@@ -42,7 +42,7 @@ fn key() -> Option<libc::pthread_key_t> {
         return Some((known - 1) as libc::pthread_key_t);
     }
     let mut made = 0;
-    // SAFETY: fills the key; the function is called with what a thread has put there.
+    // SAFETY: fills the key; the function is called with the value that a thread has put there.
     if unsafe { libc::pthread_key_create(&mut made, Some(end)) } != 0 {
         return None;
     }
@@ -64,7 +64,7 @@ unsafe extern "C" fn end(notes: *mut c_void) {
         // SAFETY: boxed below, and taken out once.
         let note = unsafe { Box::from_raw(notes) };
         notes = note.before;
-        // SAFETY: the promise of who noted it.
+        // SAFETY: the promise of the caller that noted it.
         unsafe { (note.act)(note.with) };
     }
 }
@@ -74,7 +74,7 @@ pub fn find() {
     NEXT.find();
 }
 
-/// What C++ and Rust call for each thread-local value that has a destructor.
+/// C++ and Rust call this for each thread-local value that has a destructor.
 ///
 /// # Safety
 /// As of the C library's.
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn __cxa_thread_atexit_impl(
     }
     // Without a key the value stays.
     if let Some(key) = key() {
-        // SAFETY: the key is there; what it has are notes of this thread.
+        // SAFETY: the key is there; its values are notes of this thread.
         unsafe {
             let before = libc::pthread_getspecific(key).cast();
             let note = Box::new(Note { act, with, before });

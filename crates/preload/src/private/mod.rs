@@ -1,7 +1,7 @@
 //! Private memory that was taken: anonymous, or of a file that the program writes to without the file's changing.
 //!
-//! The engine serves what is *live* of a mapping. What it cannot do for a part, the kernel does: the part is *handed over*,
-//! where it is, with the bytes that it has, and is the program's own from then on. What the program unmaps of a mapping
+//! The engine serves the *live* parts of a mapping. The kernel does the calls that the engine cannot do for a part: the part is
+//! *handed over*, where it is, with its bytes, and is the program's own from then on. A part that the program unmaps
 //! is a *hole*, whose addresses stay taken until the mapping goes.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!           └──────────┴─────────────┴──────┴──────────┘
 //! ```
 //!
-//! What is here knows the mappings; `give` has the table too, `private_calls` what the program's calls do.
+//! The code here has the mappings; `give` has the table too, `private_calls` the program's calls.
 
 mod parts;
 
@@ -30,7 +30,7 @@ const PAGE: u64 = 4096;
 pub struct PrivateMapping {
     /// The addresses that are taken.
     pub room: Range<usize>,
-    /// What the engine serves.
+    /// The parts that the engine serves.
     pub live: Ranges,
     /// Where there is nothing.
     pub holes: Ranges,
@@ -92,14 +92,14 @@ impl PrivateMappings {
         self.mappings.values_mut()
     }
 
-    /// Takes one out, with what it was promised.
+    /// Takes one out, with its promise.
     pub fn remove(&mut self, start: usize) -> Option<PrivateMapping> {
         let mapping = self.mappings.remove(&start)?;
         self.promised -= mapping.live.len() as u64;
         Some(mapping)
     }
 
-    /// What has been promised must find room in swap: nobody is told later that there is none.
+    /// Promised memory must find room in swap: no store is refused later for lack of it.
     pub fn has_room(&self, engine: &Engine, bytes: usize) -> Result<(), Decline> {
         let (promised, all) = self.swap(engine).ok_or(Decline::NoSwap)?;
         match promised + bytes as u64 <= all {
@@ -127,7 +127,7 @@ impl PrivateMappings {
         holes == range.len()
     }
 
-    /// What of a range is in none of their rooms.
+    /// The parts of a range that are in none of their rooms.
     pub fn gaps(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let mut gaps = Ranges::of(range.clone());
         for start in self.over(range) {
@@ -175,7 +175,7 @@ impl PrivateMappings {
 }
 
 impl PrivateMapping {
-    /// What of a range is the program's own by now.
+    /// The parts of a range that are the program's own by now.
     pub fn handed_over(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let mut own = Ranges::of(self.room.clone());
         for part in [&self.live, &self.holes] {

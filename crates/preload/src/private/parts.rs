@@ -5,8 +5,8 @@ use crate::count::HANDED_BACK;
 use core::ops::Range;
 
 impl PrivateMappings {
-    /// Takes what the program unmaps of a mapping away; false if it cannot be. What of the mapping is the program's own
-    /// goes too.
+    /// Takes away the part of a mapping that the program unmaps; false if it cannot be. Parts that are the program's own
+    /// go too.
     pub fn unmap_part(&mut self, start: usize, range: &Range<usize>) -> bool {
         let Some(mapping) = self.mappings.get_mut(&start) else {
             return true;

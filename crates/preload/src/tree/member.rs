@@ -22,7 +22,7 @@ pub struct Member {
     /// Locked by a thread of the process, from its beginning to its end.
     owner: Robust,
     state: AtomicU32,
-    /// What the thread sleeps on. Any process of the tree sets bits; the thread clears them.
+    /// The word that the thread sleeps on. Any process of the tree sets bits; the thread clears them.
     pub bell: AtomicU32,
     /// Bytes that its engine may have.
     pub share: AtomicU64,
@@ -61,7 +61,7 @@ impl Member {
         Some(locked)
     }
 
-    /// What it is due, where wants are cut at a level.
+    /// The part that it is due, where wants are cut at a level.
     pub fn due(&self, level: u64) -> u64 {
         let due = self.want.load(Relaxed).min(level) & !(PAGE - 1);
         due.max(LEAST_MEMORY as u64)

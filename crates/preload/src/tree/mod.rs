@@ -1,4 +1,4 @@
-//! The budget of a tree of processes: what `--memory` says, divided between the engines of all its processes.
+//! The budget of a tree of processes: the value of `--memory`, divided between the engines of all its processes.
 //!
 //! ```text
 //!   SOFTFAULT_RUN_TREE names a file in memory, which each process of the tree maps        page.rs
@@ -9,17 +9,17 @@
 //!     its lock is a robust mutex, held by a thread of ours for as long as the process lives: the kernel
 //!         says when the process has ended, however it did
 //!     its share is its engine's budget
-//!     its bell is what the thread sleeps on
+//!     its bell is the word that the thread sleeps on
 //!
-//!   an engine that begins to evict ──► rings its own bell ──► takes what is free; where that is too little,
+//!   an engine that begins to evict ──► rings its own bell ──► takes free memory; where that is too little,
 //!         rings those that have more than they are due ──► they evict, give, and ring back    share.rs
-//!   what each is due: max-min fair                                                          level.rs
+//!   the part that each is due: max-min fair                                                          level.rs
 //! ```
 //!
 //! The sum of the shares is at most the budget of the tree, and `LEAST_MEMORY` more for each process that came when
 //! nothing was free, and to which the others have not given yet. A share is raised before the engine's budget is, and
 //! lowered after it. Nothing waits for another process, except for a moment: one that is stopped gives nothing, and the
-//! others go on with what they have.
+//! others go on with their shares.
 
 mod level;
 mod member;
@@ -42,7 +42,7 @@ pub struct Tree {
     seat: &'static Seat,
 }
 
-/// What a process's engine may have.
+/// The budget of a process's engine.
 pub enum Share {
     /// There is no tree: the budget is the process's own.
     Own,
@@ -111,7 +111,7 @@ pub fn begins_to_evict() {
     }
 }
 
-/// In a child of fork: what its parent has is the parent's.
+/// In a child of fork: the parent's seat is not the child's.
 pub fn forked() {
     // Relaxed: there is one thread.
     SEAT.store(core::ptr::null_mut(), Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Tree {
         }
     }
 
-    /// The tree's figures, once the others know what this process's engine has had.
+    /// The tree's figures, once the others know the peak of this process's engine.
     pub fn stats(&self, engine: &Engine) -> TreeStats {
         self.seat.tell_peak(engine.stats().peak_bytes);
         self.seat.stats()

@@ -23,7 +23,7 @@ const MAGIC: u64 = 0x7366_7472_6565_0001;
 const MOST: usize = 1024;
 /// A process that was stopped while it had the page locked holds the others up for so long, each time.
 const WAIT: Duration = Duration::from_millis(200);
-/// What the name of a page begins with; its user, the first process, and a number follow.
+/// The beginning of a page's name; its user, the first process, and a number follow.
 const PREFIX: &str = "softfault-run-";
 
 /// The shared state. Zeros, except for the fields that [`Page::make`] sets.
@@ -31,7 +31,7 @@ const PREFIX: &str = "softfault-run-";
 pub struct Page {
     /// Immutable.
     magic: AtomicU64,
-    /// For what changes by more than one word.
+    /// For changes of more than one word.
     lock: Robust,
     /// Bytes that all may have. Under the lock; relaxed, as all here: the lock orders it.
     memory: AtomicU64,
@@ -105,7 +105,7 @@ impl Page {
         Some(page)
     }
 
-    /// Who gave it up may have ended before the file was gone.
+    /// The process that gave it up may have ended before the file was gone.
     fn remove_if_closed(&'static self, path: &CStr, inode: libc::ino_t) {
         let Some(locked) = self.lock() else { return };
         let is_there = || {
@@ -171,7 +171,7 @@ impl Page {
             page: self,
             _locked: locked,
         };
-        // In this order: what those had who have ended since counts.
+        // In this order: the memory of processes that have ended since counts.
         locked.note_peak();
         locked.members().for_each(|(_, member)| member.reap());
         Some(locked)
@@ -248,7 +248,7 @@ impl LockedPage {
         self.page.memory.load(Relaxed)
     }
 
-    /// Lowers that to what the system gives now, or raises it again.
+    /// Lowers that to the system's present limit, or raises it again.
     pub fn follow(&self, now: u64) {
         let first = self.page.first_memory.load(Relaxed);
         self.page.memory.store(now.min(first), Relaxed);
@@ -266,7 +266,7 @@ impl LockedPage {
         level(self.memory(), &wants.collect::<Vec<_>>())
     }
 
-    /// Before a share gets less, or a member is none any more: what all may have had so far.
+    /// Before a share gets less, or a member ends: notes the peak of all so far.
     fn note_peak(&self) {
         let had = self.members().map(|(_, member)| {
             let peak = member.peak.load(Relaxed);
@@ -277,7 +277,7 @@ impl LockedPage {
     }
 }
 
-/// Removes what trees of this user have left whose processes were all killed.
+/// Removes pages of this user's trees whose processes were all killed.
 fn sweep(directory: &Path) {
     let found = std::fs::read_dir(directory).into_iter().flatten().flatten();
     for entry in found {

@@ -19,7 +19,7 @@ impl Robust {
     /// Makes it: free.
     ///
     /// # Safety
-    /// Nobody who lives uses it.
+    /// No living process uses it.
     pub unsafe fn make(&self) {
         let mut kind = MaybeUninit::uninit();
         // SAFETY: the attributes are initialised before they are used; the mutex is the caller's.
@@ -47,7 +47,7 @@ impl Robust {
         self.got(locked)
     }
 
-    /// Locks it, if nobody who lives has it locked.
+    /// Locks it, if no living process has it locked.
     pub fn try_lock(&self) -> Option<Locked<'_>> {
         // SAFETY: the mutex was made.
         self.got(unsafe { libc::pthread_mutex_trylock(self.0.get()) })
@@ -57,7 +57,7 @@ impl Robust {
         match answer {
             0 => Some(Locked(self)),
             libc::EOWNERDEAD => {
-                // SAFETY: this thread has it. What it guards is whole at any time.
+                // SAFETY: this thread has it. The guarded state is whole at any time.
                 unsafe { libc::pthread_mutex_consistent(self.0.get()) };
                 Some(Locked(self))
             }

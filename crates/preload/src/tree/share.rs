@@ -1,8 +1,8 @@
 //! A process's share: its engine's budget, which a thread raises and lowers.
 //!
-//! What a process wants is everything, while it evicts for want of memory; otherwise what it has in memory and an
-//! eighth, and half of that, and half again, each second in which it does nothing. Shares change only while somebody is
-//! short of memory: one that nobody needs stays where it is.
+//! A process wants everything while it evicts for want of memory; otherwise it wants its used memory and an
+//! eighth, and half of that, and half again, each second in which it does nothing. Shares change only while a process is
+//! short of memory: otherwise each stays where it is.
 
 use super::TreeStats;
 use super::member::{Member, OTHER, SHORT};
@@ -18,13 +18,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 const LEAST: u64 = LEAST_MEMORY as u64;
-/// One that comes waits so long for what the others give, at most.
+/// A new process waits so long for memory of the others, at most.
 const FIRST: Duration = Duration::from_millis(50);
 /// Between two looks while somebody is short: of one that is short itself, and of the others.
 const SOON: Duration = Duration::from_millis(100);
 /// A process is short of memory for so long after it has evicted.
 const STAYS_SHORT: Duration = Duration::from_millis(500);
-/// A process that does nothing for so long gives half of what it has.
+/// A process that does nothing for so long gives half of its share.
 const IDLE: Duration = Duration::from_secs(1);
 /// Processor time, of that, which is nothing.
 const NOTHING: Duration = Duration::from_millis(10);
@@ -42,7 +42,7 @@ pub struct Seat {
     first: u64,
     /// To the thread: the engine, once it is made.
     engine: Mutex<Sender<Engine>>,
-    /// The thread's: what it calls evicts, and nobody is short. Relaxed: read in the same thread, or too late by one
+    /// The thread's: its own call evicts, and the process is not short. Relaxed: read in the same thread, or too late by one
     /// eviction.
     is_giving: AtomicBool,
     /// 1: there is no engine, and no thread soon. Release pairs with the thread's Acquire.
@@ -55,7 +55,7 @@ impl Seat {
     pub fn take(page: &'static Page) -> Option<&'static Self> {
         let (give, taken) = channel();
         let thread = softfault::start_thread(c"softfault-tree", STACK, move || {
-            // What it calls is softfault's.
+            // Its calls are softfault's.
             let _inside = inside::enter();
             live(page, &give);
         });
@@ -107,7 +107,7 @@ impl Seat {
         }
     }
 
-    /// Tells the others what the engine has had.
+    /// Tells the others the engine's peak.
     pub fn tell_peak(&self, bytes: u64) {
         self.member().peak.store(bytes, Relaxed);
     }
@@ -117,7 +117,7 @@ impl Seat {
     }
 }
 
-/// What the thread does, as long as the process lives.
+/// The loop of the thread, as long as the process lives.
 fn live(page: &'static Page, give: &Sender<Option<&'static Seat>>) {
     let Some((number, first, _owned)) = begin(page) else {
         // The asking thread has nothing else to do.
@@ -203,7 +203,7 @@ struct Divider {
     activity: Activity,
 }
 
-/// What a process did since a moment.
+/// The activity of a process since a moment.
 struct Activity {
     since: Instant,
     processor_time: Duration,
@@ -214,7 +214,7 @@ struct Activity {
 
 /// The result of a look.
 struct Found {
-    /// What the engine may have, if that is another.
+    /// The engine's new budget, if it changes.
     now: Option<u64>,
     /// Others are short, or this one is.
     is_tight: bool,
