@@ -1,4 +1,4 @@
-//! What to simulate.
+//! The run to simulate.
 
 use softfault_engine::policy::Policies;
 use std::fmt;
@@ -8,7 +8,7 @@ use sync::topology::Topology;
 /// Bytes of a page, as a `u64`.
 pub(crate) const PAGE: u64 = softfault_engine::PAGE_SIZE as u64;
 
-/// What the threads do.
+/// The work of the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Workload {
     /// Document 004: threads populate anonymous memory.
@@ -21,7 +21,7 @@ pub enum Workload {
     Spf,
     /// Threads touch a file while others map and unmap in the same space.
     Storm,
-    /// Document 002's swap side: threads fault on what was swapped out while others
+    /// Document 002's swap side: threads fault on swapped pages while others
     /// map, unmap and fork.
     SwapRetry,
     /// Threads read and write anonymous memory that is larger than memory.
@@ -82,8 +82,8 @@ pub enum MmuKind {
     /// The engine's own, in memory.
     #[default]
     Soft,
-    /// The kernel's through userfaultfd: the same tables, and what the kernel
-    /// beneath costs.
+    /// The kernel's through userfaultfd: the same tables, and the cost of the kernel
+    /// beneath.
     Uffd,
 }
 
@@ -118,7 +118,7 @@ impl FromStr for MmuKind {
 /// One run; `Job::new` has the sizes that a workload has by default.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// What the threads do.
+    /// The work of the threads.
     pub workload: Workload,
     /// The engine's policies.
     pub policies: Policies,
@@ -137,7 +137,7 @@ pub struct Job {
     pub shared: bool,
     /// The engine's budget in bytes.
     pub memory: u64,
-    /// Bytes of a mapping: what a thread populates in pft, what it maps in spf, what
+    /// Bytes of a mapping: of the one that a thread populates in pft, that it maps in spf, and that
     /// all threads share in swap-retry and anon.
     pub region: u64,
     /// warm-start, swap-retry: whether one thread forks.
@@ -158,7 +158,7 @@ pub struct Job {
     /// filling the pages instead. Linux's page cache reads a hole as anything
     /// else, and so does the engine here.
     pub holes: bool,
-    /// Files of warm-start. The other workloads have what they need.
+    /// Files of warm-start. The other workloads have as many as they need.
     pub files: usize,
     /// storm: how many of the threads map and unmap.
     pub mappers: usize,

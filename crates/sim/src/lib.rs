@@ -5,14 +5,14 @@
 //!                    │
 //!                    ├─ rig       a process on it: a budget, a space, page tables
 //!                    │    ├─ disk      where files are
-//!                    │    └─ uffd      what the kernel beneath costs
-//!                    └─ workload  what its threads do
+//!                    │    └─ uffd      the cost of the kernel beneath
+//!                    └─ workload  the work of its threads
 //!                         │
 //!              Outcome ◄──┘
 //! ```
 //!
 //! A machine is a [`Topology`](topology::Topology): a [preset] with its sources,
-//! a file, or what [`calibrate`](calibrate::calibrate) measured here;
+//! a file, or the result of [`calibrate`](calibrate::calibrate) here;
 //! [`vary`](vary::vary) makes others like it.
 //!
 //! The engine is the product's own source, compiled over the simulated

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The result of a run.
 
 use softfault_engine::lock::WaitSnapshot;
 use softfault_engine::mm::VmaSlots;
@@ -73,7 +73,7 @@ impl Longest {
     }
 }
 
-/// What went between memory and swap in the measured part.
+/// Traffic between memory and swap in the measured part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SwapCounts {
     /// Pages written.
@@ -117,7 +117,7 @@ pub struct HugeCounts {
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Faults in the measured part: in pft and spf pages populated, in the
-    /// others what the engine served.
+    /// others the faults that the engine served.
     pub faults: u64,
     /// Nanoseconds of the measured part; in pft of the populations alone.
     pub elapsed_ns: u64,
@@ -151,7 +151,7 @@ pub struct Outcome {
     pub locks: Vec<LockRow>,
     /// The longest single operations.
     pub longest: Longest,
-    /// What the machine counted, start and end of the run included.
+    /// The counts of the machine, start and end of the run included.
     pub report: Report,
 }
 
@@ -195,8 +195,8 @@ pub enum Trouble {
     Interrupted,
     /// A thread of the workload failed.
     Failed(String),
-    /// Deadlock, or a thread that waited longer than the patience: who waits
-    /// for what.
+    /// Deadlock, or a thread that waited longer than the patience: the
+    /// waits.
     Stuck(String),
 }
 
@@ -206,7 +206,7 @@ impl fmt::Display for Trouble {
             Self::Job(why) => write!(f, "cannot simulate that: {why}"),
             Self::Interrupted => f.write_str("interrupted"),
             Self::Failed(why) => f.write_str(why),
-            Self::Stuck(who) => f.write_str(who),
+            Self::Stuck(waits) => f.write_str(waits),
         }
     }
 }

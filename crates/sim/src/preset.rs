@@ -1,17 +1,17 @@
-//! Machines by name: those of the documents, as far as they say what they were.
+//! Machines by name: those of the documents, as far as they describe them.
 
 use std::fmt;
 use std::path::Path;
 use sync::topology::Topology;
 
-/// The presets' files. None of their figures was chosen by what comes out.
+/// The presets' files. None of their figures was chosen by its results.
 const FILES: [&str; 3] = [
     include_str!("presets/broadwell-56.json"),
     include_str!("presets/zen5-256.json"),
     include_str!("presets/x86-256.json"),
 ];
 
-/// A file is a few KiB; what is larger is none.
+/// A file is a few KiB; a larger one is no topology.
 const LARGEST: u64 = 1 << 20;
 
 /// The most CPUs of a machine.
@@ -49,7 +49,7 @@ pub fn named(name: &str) -> Option<Topology> {
     all().into_iter().find(|topology| topology.name == name)
 }
 
-/// A preset by its name, or the topology in a file: what has a `/` or ends in
+/// A preset by its name, or the topology in a file: a name with a `/` or the ending
 /// `.json` is a path.
 pub fn find(name_or_path: &str) -> Result<Topology, Unusable> {
     let is_path = name_or_path.contains('/') || name_or_path.ends_with(".json");

@@ -1,5 +1,5 @@
-//! What is drawn: functions of the seed and of what it is drawn for, so that it
-//! does not depend on who comes first.
+//! Random values: functions of the seed and of their use, so that they
+//! do not depend on the order of threads.
 
 /// A well-mixed function of `x`: the finaliser of splitmix64 (Steele, Lea,
 /// Flood: "Fast splittable pseudorandom number generators").

@@ -1,5 +1,5 @@
-//! Machines like another: each cost drawn anew, for bands over what nobody
-//! knows exactly.
+//! Machines like another: each cost drawn anew, for bands over costs
+//! that are not known exactly.
 
 use sync::topology::Topology;
 

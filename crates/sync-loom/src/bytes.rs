@@ -3,7 +3,7 @@
 //! The bytes themselves are plain memory: loom runs one thread at a time, and
 //! switches only at its own operations. So that it explores the orders of these
 //! accesses, each is an operation on one atomic of the model. So that it sees
-//! what is not ordered, each page has a cell: [`load`] and [`store`] may race
+//! unordered accesses, each page has a cell: [`load`] and [`store`] may race
 //! with each other, [`clear`] and [`copy`] with nothing.
 
 use loom::cell::UnsafeCell;

@@ -9,7 +9,7 @@
 //! models report deadlocks that there are not. A thread that nobody wakes ends
 //! the model with loom's "deadlock".
 //!
-//! **Timeouts** are what the model says ([`crate::model::Timeouts`]): where they
+//! **Timeouts** are set by the model ([`crate::model::Timeouts`]): where they
 //! never end, a wake-up that is lost ends the model, although on the real
 //! machine it would cost no more than the timeout.
 //!

@@ -4,7 +4,7 @@ pub use core::sync::atomic::Ordering;
 
 use crate::machine::operation::{self, Operation::*};
 
-/// A fence: costs what a read-modify-write does, and waits for nobody.
+/// A fence: costs as much as a read-modify-write, and waits for no thread.
 #[inline]
 #[track_caller]
 pub fn fence(order: Ordering) {
@@ -12,7 +12,7 @@ pub fn fence(order: Ordering) {
     real::fence(order);
 }
 
-/// What every atomic has. `$zero` says whether a value is of the class of zero.
+/// The methods of every atomic. `$zero` says whether a value is of the class of zero.
 macro_rules! atomic {
     ($(#[$meta:meta])* $name:ident $(<$generic:ident>)?, $real:ty, $value:ty, $zero:expr) => {
         $(#[$meta])*
@@ -27,7 +27,7 @@ macro_rules! atomic {
                 Self(<$real>::new(value))
             }
 
-            /// The value, by the only one who has the atomic.
+            /// The value, by the only owner of the atomic.
             #[inline]
             pub fn get_mut(&mut self) -> &mut $value {
                 self.0.get_mut()
@@ -64,7 +64,7 @@ macro_rules! atomic {
                 });
             }
 
-            /// Writes, and returns what was there.
+            /// Writes, and returns the old value.
             #[inline]
             #[track_caller]
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
@@ -167,19 +167,19 @@ macro_rules! integer {
             $name, real::$name, $value, |value: $value| value == 0
         );
         changes!($name, $value,
-            /// Adds, and returns what was there.
+            /// Adds, and returns the old value.
             fetch_add,
-            /// Subtracts, and returns what was there.
+            /// Subtracts, and returns the old value.
             fetch_sub,
-            /// And, and returns what was there.
+            /// And, and returns the old value.
             fetch_and,
-            /// Or, and returns what was there.
+            /// Or, and returns the old value.
             fetch_or,
-            /// Exclusive or, and returns what was there.
+            /// Exclusive or, and returns the old value.
             fetch_xor,
-            /// The greater, and returns what was there.
+            /// The greater, and returns the old value.
             fetch_max,
-            /// The lesser, and returns what was there.
+            /// The lesser, and returns the old value.
             fetch_min);
     )+};
 }
@@ -197,11 +197,11 @@ atomic!(
     AtomicBool, real::AtomicBool, bool, |value: bool| !value
 );
 changes!(AtomicBool, bool,
-    /// And, and returns what was there.
+    /// And, and returns the old value.
     fetch_and,
-    /// Or, and returns what was there.
+    /// Or, and returns the old value.
     fetch_or,
-    /// Exclusive or, and returns what was there.
+    /// Exclusive or, and returns the old value.
     fetch_xor);
 
 atomic!(

@@ -1,5 +1,5 @@
-//! Bytes that several threads may access at a time. They cost what the pages
-//! that they are part of cost, and are moved whole at one moment: their lines
+//! Bytes that several threads may access at a time. They cost a part of their
+//! page's cost, and are moved whole at one moment: their lines
 //! are not simulated.
 
 use crate::machine;

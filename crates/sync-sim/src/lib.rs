@@ -2,21 +2,21 @@
 //!
 //! The same items as in `softfault-sync-std`. Inside [`machine::run`] the
 //! engine's threads are fibers on virtual time: every operation here is placed
-//! in time, costs what its cache line costs on the machine's
+//! in time, costs as much as its cache line on the machine's
 //! [`Topology`](topology::Topology), and is executed in the order of virtual
 //! time. Outside, everything is the plain operation of the real machine, so
-//! that a run can be set up and what is left of it dropped.
+//! that a run can be set up and its rest dropped.
 //!
-//! Make what is simulated inside the run, on the heap of
+//! Make simulated values inside the run, on the heap of
 //! [`machine::Heap`]: there false sharing is seen, and places depend on the run
 //! alone. A word in a static, on a stack or of another heap has a line of its
 //! own; one on a stack may inherit the state of the word that was there before,
 //! and which one that is depends on the build.
 //!
-//! What it cannot show: weak memory (operations are executed one after the
-//! other), and what is not an operation of the façade: plain memory, and the
+//! It cannot show weak memory (operations are executed one after the
+//! other), and accesses that are no operations of the façade: plain memory, and the
 //! count of an [`Arc`]. A store that misses waits for its line, as if there
-//! were no store buffer; loads wait for each other. Who takes a lock by swapping
+//! were no store buffer; loads wait for each other. A thread that takes a lock by swapping
 //! in a loop and never sleeps is not seen to starve: each swap counts as
 //! something done.
 

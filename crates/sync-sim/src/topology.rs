@@ -1,4 +1,4 @@
-//! A machine to simulate: how many cores, how far apart, and what things cost
+//! A machine to simulate: how many cores, how far apart, and the costs
 //! on it. Times are picoseconds, so that an access that hits is not nothing.
 
 use serde::{Deserialize, Serialize};
@@ -23,15 +23,15 @@ pub struct Topology {
     pub smt: u16,
     /// In which order CPUs are filled.
     pub placement: Placement,
-    /// What cache lines cost.
+    /// The cost of cache lines.
     pub line: LineCosts,
-    /// What the scheduler costs.
+    /// The cost of the scheduler.
     pub scheduler: SchedulerCosts,
-    /// What the bytes of pages cost.
+    /// The cost of the bytes of pages.
     pub page: PageCosts,
     /// The disk.
     pub disk: Disk,
-    /// What the kernel beneath real page faults costs.
+    /// The cost of the kernel beneath real page faults.
     pub kernel: KernelCosts,
 }
 
@@ -39,14 +39,14 @@ pub struct Topology {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// By turns over sockets, nodes and clusters; SMT siblings last: what a
-    /// load balancer does with threads that all run.
+    /// By turns over sockets, nodes and clusters; SMT siblings last: as a
+    /// load balancer places threads that all run.
     Spread,
     /// A cluster after the other, siblings last.
     Packed,
 }
 
-/// What cache lines cost, in picoseconds.
+/// The cost of cache lines, in picoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LineCosts {
@@ -54,7 +54,7 @@ pub struct LineCosts {
     pub code: u64,
     /// A load or store that hits.
     pub hit: u64,
-    /// What a read-modify-write costs beyond the line's being there.
+    /// The cost of a read-modify-write beyond the line's being there.
     pub rmw: u64,
     /// A line that comes from the hardware thread beside.
     pub sibling: u64,
@@ -68,11 +68,11 @@ pub struct LineCosts {
     pub remote: u64,
     /// From memory: nobody has it.
     pub memory: u64,
-    /// How long a core keeps a line that it was granted from others who want it.
+    /// How long a core keeps a line that it was granted from others that want it.
     pub hold: u64,
 }
 
-/// What the scheduler costs, in picoseconds.
+/// The cost of the scheduler, in picoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerCosts {
@@ -80,7 +80,7 @@ pub struct SchedulerCosts {
     pub call: u64,
     /// From one thread to another on a CPU.
     pub switch: u64,
-    /// What a wake-up costs the waker.
+    /// The cost of a wake-up for the waker.
     pub wake: u64,
     /// From a wake-up to running on an idle CPU.
     pub wake_latency: u64,
@@ -88,7 +88,7 @@ pub struct SchedulerCosts {
     pub slice: u64,
 }
 
-/// What the bytes of pages cost, in picoseconds.
+/// The cost of the bytes of pages, in picoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageCosts {
@@ -114,7 +114,7 @@ pub struct Disk {
     pub submit: u64,
 }
 
-/// What the kernel beneath real page faults costs, in picoseconds, besides the
+/// The cost of the kernel beneath real page faults, in picoseconds, besides the
 /// lines that its locks are on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -133,10 +133,10 @@ pub struct KernelCosts {
     pub zap: u64,
     /// Unmapping, a page.
     pub zap_page: u64,
-    /// Interrupting another CPU that runs the process, for a shootdown: what
-    /// the sender pays for each.
+    /// Interrupting another CPU that runs the process, for a shootdown: the
+    /// cost for the sender, each.
     pub ipi_send: u64,
-    /// What each of the interrupted pays.
+    /// The cost for each interrupted CPU.
     pub ipi_receive: u64,
     /// mmap or munmap of a window, without its locks.
     pub map: u64,

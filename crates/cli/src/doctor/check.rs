@@ -53,7 +53,7 @@ pub struct Tried {
     pub state: State,
     /// The observation, in a clause.
     pub found: String,
-    /// What it costs, where that is not what the check says.
+    /// Its cost, where that is not the text of the check.
     pub costs: Option<String>,
     /// The command, option or kernel that changes it.
     pub mend: Option<String>,
@@ -101,7 +101,7 @@ pub struct Finding {
     pub state: State,
     /// The observation, in a clause.
     pub found: String,
-    /// What the lack costs; `None` where nothing lacks.
+    /// The cost of the lack; `None` where nothing lacks.
     pub costs: Option<String>,
     /// What changes it; `None` where nothing lacks.
     pub mend: Option<String>,

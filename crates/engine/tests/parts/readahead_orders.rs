@@ -194,7 +194,7 @@ fn drawn(number: u64) -> (String, Vec<u64>) {
     (name, order)
 }
 
-/// What a family may cost: pages read by page touched, waits by touch.
+/// The limits of the cost of a family: pages read by page touched, waits by touch.
 struct Most {
     read: f64,
     waits: f64,

@@ -1,5 +1,5 @@
 //! The instructions between two operations of the facade, which no line of the
-//! model has: what a real fault takes beyond what the model says.
+//! model has: the time of a real fault beyond that of the model.
 //!
 //! ```text
 //!   real fault = fault in the model with code 0 + operations a fault × code
@@ -22,7 +22,7 @@ const SMALL_REGION: usize = 16 << 20;
 const PAGES: usize = 256;
 /// Bytes that the simulated thread populates at a time.
 const SIMULATED: u64 = 4 << 20;
-/// What `code` is set to, to see how often it counts.
+/// The trial value of `code`, to see how often it counts.
 const STEP: u64 = 1000;
 
 /// `code` for a topology whose other figures are right, and a note on it.
@@ -37,7 +37,7 @@ pub fn measure(watch: &mut Watch, topology: &Topology) -> Result<(u64, String), 
             "a fault in the model has no operations".into(),
         ));
     }
-    // A processor overlaps what the model adds up: there may be nothing left.
+    // A processor overlaps costs that the model adds up: there may be nothing left.
     let code = ((real - without) / operations).max(0.0).round() as u64;
     let note = format!(
         "line.code: a soft fault took {:.0} ns here, {:.0} ns in the model without it, with {operations:.0} operations \
@@ -54,7 +54,7 @@ fn real(watch: &mut Watch) -> Result<f64, Failure> {
     let engine = softfault::Engine::builder()
         .memory(4 * bytes)
         .build_soft()?;
-    // Frames that the kernel has yet to provide are not what is measured.
+    // Frames that the kernel has yet to provide are not measured.
     let first = engine.map_anon(bytes)?;
     for page in 0..bytes / PAGE {
         first

@@ -44,7 +44,7 @@ impl Distance {
     }
 }
 
-/// A CPU and what it belongs to.
+/// A CPU and its socket, node and cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Cpu {
     number: usize,
@@ -126,7 +126,7 @@ impl Cpus {
         .find_map(|distance| self.pair(distance))
     }
 
-    /// What the machine looks like. Where its parts differ, the largest of each.
+    /// The shape of the machine. Where its parts differ, the largest of each.
     pub fn shape(&self) -> Shape {
         let largest = |of: &dyn Fn(&Cpu) -> (u64, u64, usize, usize),
                        part: &dyn Fn(&Cpu) -> u64| {
@@ -190,7 +190,7 @@ fn look(number: usize) -> Cpu {
     let cluster = cluster.max_by_key(|(level, _)| *level);
     Cpu {
         number,
-        // -1 is what some virtual machines say.
+        // Some virtual machines say -1.
         socket: number_in("topology/physical_package_id").unwrap_or(0),
         node: node(Path::new(&dir)).unwrap_or(0),
         cluster: cluster.map_or(0, |(_, first)| first),

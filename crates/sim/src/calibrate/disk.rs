@@ -1,4 +1,4 @@
-//! What the disk does: direct reads of a file of its own.
+//! The speed of the disk: direct reads of a file of its own.
 
 use super::memory::{Memory, PAGE};
 use super::sample::{middle, whole};
@@ -22,7 +22,7 @@ const LARGE: usize = 1 << 20;
 const DEPTHS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Threads for the bandwidth.
 const READERS: usize = 4;
-/// What counts as all that the disk gives.
+/// The share that counts as all of the disk's speed.
 const ENOUGH: f64 = 0.9;
 
 /// Measures, or says why this directory tells nothing.

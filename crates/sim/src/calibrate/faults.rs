@@ -1,4 +1,4 @@
-//! What the kernel beneath real page faults costs.
+//! The cost of the kernel beneath real page faults.
 
 use super::cpus::pin;
 use super::memory::{Memory, PAGE};
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// Pages of a sample.
 const PAGES: usize = 256;
-/// Pages of a run: what a proven sequence maps at a time.
+/// Pages of a run, as a proven sequence maps them at a time.
 const RUN: usize = 16;
 /// Ranges that one call zaps.
 const BATCH: usize = 128;
@@ -31,7 +31,7 @@ pub struct Served {
     pub copy_page: u64,
 }
 
-/// What the handler serves with.
+/// The userfaultfd of the handler.
 static FD: AtomicI32 = AtomicI32::new(-1);
 static FROM: AtomicUsize = AtomicUsize::new(0);
 static WINDOW: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
@@ -99,7 +99,7 @@ pub fn served(watch: &mut Watch) -> Result<Result<Served, String>, Failure> {
     }))
 }
 
-/// Installs the handler; answers what there was.
+/// Installs the handler; returns the old action.
 fn install() -> io::Result<libc::sigaction> {
     // SAFETY: zeros are an action with an empty mask.
     let (mut action, mut before): (libc::sigaction, libc::sigaction) =
@@ -237,7 +237,7 @@ fn alone_speed(spins: &AtomicU64) -> f64 {
     (spins.load(Ordering::Relaxed) - turns) as f64 / ns
 }
 
-/// What a shootdown costs the sender beyond the zap, and the other CPU, which
+/// The cost of a shootdown for the sender beyond the zap, and for the other CPU, which
 /// runs a thread of the process all the while.
 pub fn interrupts(watch: &mut Watch, pair: [usize; 2]) -> Result<(u64, u64), Failure> {
     let memory = Memory::map(2 * SHOOTDOWNS * PAGE, false)?;

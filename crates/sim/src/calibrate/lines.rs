@@ -1,4 +1,4 @@
-//! What cache lines cost.
+//! The cost of cache lines.
 
 use super::cpus::pin;
 use super::memory::Memory;
@@ -75,7 +75,7 @@ pub fn memory(watch: &mut Watch) -> Result<u64, Failure> {
     let picoseconds = median(watch, "a line from memory", || {
         Ok(each(STEPS, || {
             for _ in 0..STEPS {
-                // SAFETY: what was written there is the number of a line.
+                // SAFETY: the number of a line was written there.
                 line = unsafe { word(line).read_volatile() };
             }
         }))

@@ -13,7 +13,7 @@ pub struct Memory {
 }
 
 // SAFETY: memory belongs to no thread; all access is by raw pointers, whose
-// users say what they do.
+// users justify it.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}

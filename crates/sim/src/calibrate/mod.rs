@@ -1,7 +1,7 @@
 //! Measures the machine that it runs on.
 //!
 //! Each figure is the median of several samples, each short enough that the
-//! scheduler seldom comes between, on threads pinned to their CPUs. What this
+//! scheduler seldom comes between, on threads pinned to their CPUs. A cost that this
 //! machine does not have or does not allow (a second socket, userfaultfd) is
 //! taken from another topology, and `source` says which figures are.
 
@@ -24,7 +24,7 @@ use sync::topology::{Disk, KernelCosts, LineCosts, Placement, SchedulerCosts, To
 /// How to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What the result is called.
+    /// The name of the result.
     pub name: String,
     /// Fewer samples and smaller memory: seconds less, and rougher.
     pub quick: bool,
@@ -37,7 +37,7 @@ pub struct Options {
 /// Why there is no result.
 #[derive(Debug)]
 pub enum Failure {
-    /// Whoever watches said so.
+    /// The caller stopped it.
     Stopped,
     /// Something that must work did not; one line.
     Failed(String),
@@ -63,9 +63,9 @@ impl From<std::io::Error> for Failure {
 /// A figure, in picoseconds unless it says otherwise, or why there is none.
 type Figure = Result<u64, String>;
 
-/// What goes on, and how much of it.
+/// The progress, and the number of samples.
 pub(crate) struct Watch<'a> {
-    /// Called often with what is being measured; `false` stops.
+    /// Called often with the name of the measurement; `false` stops.
     tell: &'a mut dyn FnMut(&str) -> bool,
     /// Samples a figure.
     samples: usize,
@@ -81,8 +81,8 @@ impl Watch<'_> {
     }
 }
 
-/// Measures this machine. `tell` is called several times a second with what is
-/// being measured, and stops it by answering `false`.
+/// Measures this machine. `tell` is called several times a second with the name of the
+/// measurement, and stops it by answering `false`.
 pub fn calibrate(
     options: &Options,
     tell: &mut dyn FnMut(&str) -> bool,
@@ -158,7 +158,7 @@ fn line_costs(
             None => Err(format!("no two CPUs are {}", distance.words())),
         };
         let name = format!("line.{}", distance.name());
-        // What is farther does not cost less, whoever says what it costs.
+        // A greater distance does not cost less, in any source.
         *cost = sources.or(&name, figure, theirs).max(least);
         least = *cost;
     }
@@ -287,7 +287,7 @@ impl Sources {
         }
     }
 
-    /// What was measured, or what the other topology says.
+    /// The measured cost, or that of the other topology.
     fn or(&mut self, name: &str, measured: Figure, theirs: u64) -> u64 {
         measured.unwrap_or_else(|why| {
             self.lacks(&[name], &why);

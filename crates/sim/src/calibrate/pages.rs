@@ -1,4 +1,4 @@
-//! What the bytes of pages cost.
+//! The cost of the bytes of pages.
 
 use super::memory::{Memory, PAGE};
 use super::sample::{each, median, whole};
@@ -13,7 +13,7 @@ const SMALL_POOL: usize = 64 << 20;
 const PAGES: usize = 256;
 /// Mappings of a sample.
 const MAPPINGS: usize = 32;
-/// What the engine maps at a time.
+/// Bytes that the engine maps at a time.
 const MAPPED: usize = 2 << 20;
 
 /// Measures all of them.

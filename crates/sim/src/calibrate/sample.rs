@@ -3,7 +3,7 @@
 use super::{Failure, Watch};
 use std::time::Instant;
 
-/// The median of what `sample` answers, over as many samples as are wanted.
+/// The median of the results of `sample`, over as many samples as are wanted.
 pub fn median(
     watch: &mut Watch,
     what: &str,

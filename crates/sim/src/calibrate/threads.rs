@@ -1,4 +1,4 @@
-//! What threads cost: calls, switches, wake-ups.
+//! The cost of threads: calls, switches, wake-ups.
 
 use super::cpus::pin;
 use super::sample::{each, median, middle, whole};
@@ -21,8 +21,8 @@ const PATIENCE: libc::timespec = libc::timespec {
 /// Sleeps while `word` is `value`, at most `PATIENCE`.
 fn wait(word: &AtomicU32, value: u32) {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word lives, and the time is a live structure. Whatever it
-    // answers, the caller looks at the word.
+    // SAFETY: the word lives, and the time is a live structure. After any
+    // answer, the caller looks at the word.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, &PATIENCE) };
 }
 
@@ -79,8 +79,8 @@ pub fn hand_over(watch: &mut Watch, cpu: usize) -> Result<u64, Failure> {
     })
 }
 
-/// What waking costs the waker, and how long it takes from there until the
-/// woken runs, on another CPU that is idle.
+/// The cost of waking for the waker, and the time from there until the
+/// woken thread runs, on another CPU that is idle.
 pub fn wake(watch: &mut Watch, pair: [usize; 2]) -> Result<(u64, u64), Failure> {
     let begin = Instant::now();
     let now = || begin.elapsed().as_nanos() as u64;
@@ -125,8 +125,8 @@ pub fn wake(watch: &mut Watch, pair: [usize; 2]) -> Result<(u64, u64), Failure> 
     Ok((whole(costs), whole(middle(latencies))))
 }
 
-/// How long a thread runs while others wait: what the scheduler says, to who may
-/// read it.
+/// How long a thread runs while others wait: the scheduler's value, where it may
+/// be read.
 pub fn slice() -> Figure {
     let path = "/sys/kernel/debug/sched/base_slice_ns";
     let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;

@@ -29,11 +29,11 @@ pub fn over(memory: &Memory) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is new, so it is nobody else's.
     let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
     let mut api = [API, FEATURE_SIGBUS, 0];
-    // SAFETY: three words are what the request takes.
+    // SAFETY: the request takes three words.
     unsafe { ioctl(fd.as_raw_fd(), request(0x3F, 3), &mut api) }?;
     let (start, bytes) = (memory.at(0).addr() as u64, memory.bytes() as u64);
     let mut range = [start, bytes, MODE_MISSING, 0];
-    // SAFETY: four words are what the request takes.
+    // SAFETY: the request takes four words.
     unsafe { ioctl(fd.as_raw_fd(), request(0x00, 4), &mut range) }?;
     Ok(fd)
 }
@@ -44,13 +44,13 @@ pub fn over(memory: &Memory) -> io::Result<OwnedFd> {
 /// `from` is readable for `bytes`; `to` lies in memory registered with `fd`.
 pub unsafe fn copy(fd: RawFd, to: usize, from: usize, bytes: usize) -> io::Result<()> {
     let mut words = [to as u64, from as u64, bytes as u64, DONTWAKE, 0];
-    // SAFETY: five words are what the request takes; the caller vouches for
+    // SAFETY: the request takes five words; the caller vouches for
     // the memory.
     unsafe { ioctl(fd, request(0x03, 5), &mut words) }
 }
 
 /// # Safety
-/// `request` takes a structure of N words, and what they name is the caller's.
+/// `request` takes a structure of N words, and their memory is the caller's.
 unsafe fn ioctl<const N: usize>(fd: RawFd, request: u64, words: &mut [u64; N]) -> io::Result<()> {
     // SAFETY: the caller's promise.
     match unsafe { libc::ioctl(fd, request as libc::Ioctl, words.as_mut_ptr()) } {

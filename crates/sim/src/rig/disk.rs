@@ -6,7 +6,7 @@
 //!                          └── its turn on the wire, bytes/bandwidth ┴─► done
 //! ```
 //!
-//! A hole takes no time of it: whoever reads one fills the pages.
+//! A hole takes no time of it: the reader of one fills the pages.
 //!
 //! Faults that it injects: pages that are bad for the whole run, drawn from the
 //! seed. A read with a bad page in it fails as a whole, after its time.
@@ -37,7 +37,7 @@ pub struct Disk {
     /// For a page of a hole, in picoseconds. Immutable; `None` where files are
     /// data.
     fill: Option<u64>,
-    /// What it is doing. A device's state is on no line of the processors: the
+    /// Its state. A device's state is on no line of the processors: the
     /// lock is a real one, and never held over an operation of the façade.
     state: Mutex<State>,
 }

@@ -3,7 +3,7 @@
 //! One window a file, as in the product, kept when nobody maps the file any
 //! more: its pages stay cached. There each engine has one table of windows
 //! under one lock; here each file has a lock of its own, as inodes have, so that
-//! what is measured are the engine's queues.
+//! the engine's queues are measured.
 
 use super::Rig;
 use super::disk::{self, Disk};
@@ -58,7 +58,7 @@ impl FileMap {
         self.cache.addresses().start + (page * PAGE) as usize
     }
 
-    /// What the first word of a page is.
+    /// The first word of a page.
     pub fn word(&self, page: u64) -> u64 {
         disk::word(self.number as u64, page)
     }

@@ -36,7 +36,7 @@ impl FrameMemory for Frames {
         Some(unsafe { self.base.add(chunk * TABLE_SPAN) })
     }
 
-    /// The memory stays: there is enough of it, and it is not what is measured.
+    /// The memory stays: there is enough of it, and it is not measured.
     fn discard(&self, _chunk: usize, _at: NonNull<u8>) {}
 }
 

@@ -28,15 +28,15 @@ const SMALL: usize = 1 << 20;
 pub struct Huge {
     pool: Arc<HugePool>,
     file: Arc<HugeFile>,
-    /// What a load costs that no cache has, which is each of a loop that touches a byte
+    /// The cost of a load that no cache has, which is each of a loop that touches a byte
     /// every 2 MiB: their lines meet in a few sets.
     memory_ns: u64,
-    /// What clearing a page costs.
+    /// The cost of clearing a page.
     clear_ns: u64,
     /// Pages that nobody has touched yet, where the file begins empty. No lines of the
-    /// machine's: whoever finds one pays for its clearing.
+    /// machine's: the thread that finds one pays for its clearing.
     untouched: Box<[AtomicBool]>,
-    /// When counting began, and what had been counted by then.
+    /// The moment when counting began, and the counts by then.
     mark: Mutex<Option<(u64, HugeSnapshot)>>,
     counts: AtomicBool,
 }
@@ -83,23 +83,23 @@ impl Huge {
         self.pages() * self.memory_ns
     }
 
-    /// What faults came to.
+    /// Statistics of faults.
     pub fn stats(&self) -> HugeSnapshot {
         self.pool.stats()
     }
 
-    /// What is counted begins now.
+    /// Begins the counting now.
     pub fn mark(&self) {
         *self.mark.lock().unwrap() = Some((world::now_ns(), self.stats()));
         self.counts.store(true, Relaxed);
     }
 
-    /// Whether what happens now counts.
+    /// Whether counting has begun.
     pub fn counts(&self) -> bool {
         self.counts.load(Relaxed)
     }
 
-    /// When counting began, and what had been counted by then, unless it was from the
+    /// The moment when counting began, and the counts by then, unless it was from the
     /// start.
     pub fn marked(&self) -> Option<(u64, HugeSnapshot)> {
         *self.mark.lock().unwrap()

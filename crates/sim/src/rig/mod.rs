@@ -50,9 +50,9 @@ pub enum View {
     Real(Arc<UffdMmu>),
 }
 
-/// What the threads of a workload share.
+/// The state that the threads of a workload share.
 pub struct Rig {
-    /// What pays.
+    /// The node, whose budget pays.
     pub node: Arc<Node>,
     /// Where faults look mappings up. Left as it is when a run fails: it would
     /// say that it is not empty.
@@ -62,7 +62,7 @@ pub struct Rig {
     soft: Arc<SoftMmu>,
     /// Over the soft tables, where the kernel's are simulated.
     uffd: Option<Arc<UffdMmu>>,
-    /// What can be mapped.
+    /// The files that can be mapped.
     pub files: Files,
     /// A file of huge pages, where the workload has one.
     pub huge: Option<Huge>,
@@ -169,17 +169,17 @@ impl Rig {
         fault::write_at(core, &self.space, addr, &word, &NeverInterrupted).map_err(error)
     }
 
-    /// What the kernel beneath counted, if there is one.
+    /// The waits in the kernel beneath, if there is one.
     pub fn kernel_waits(&self) -> Option<KernelWaits> {
         self.uffd.as_ref().map(|uffd| uffd.kernel().waits())
     }
 
-    /// What the slots of its VMAs came to.
+    /// The counts of its VMAs' slots.
     pub fn vma_slots(&self) -> VmaSlots {
         self.machine.vma_slots()
     }
 
-    /// Another space that shows what this one shows now, given up again.
+    /// Another space with the memory of this one, given up again.
     /// With the kernel's page tables it is the process that forks: windows of files
     /// are not for the child, and those of anonymous memory stand still meanwhile,
     /// as the product keeps them.

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! As in the product the reads in flight are under a lock of the façade, so
-//! that it is costed, and whoever waits delivers all that is over. A waiter
+//! that it is costed, and a waiter delivers all completed reads. A waiter
 //! sleeps until its own read is done, not for a wake-up by another: the device
 //! would interrupt then too.
 
@@ -16,10 +16,10 @@ use sync::wait::WaitWord;
 /// Reads in flight at most, as in the product.
 const ENTRIES: usize = 256;
 
-/// Who knows what a read finds.
+/// The contents of files.
 pub trait Medium {
-    /// Puts what a file of `length` bytes has at `offset` into a buffer; returns
-    /// how many bytes that are.
+    /// Puts the bytes of a file of `length` bytes at `offset` into a buffer; returns
+    /// their number.
     ///
     /// # Safety
     /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
@@ -36,7 +36,7 @@ pub trait Medium {
 /// A ring.
 pub struct Ring {
     flights: Mutex<Vec<Flight>>,
-    /// Changed after every delivery; what waits for another's delivery sleeps
+    /// Changed after every delivery; threads that wait for another's delivery sleep
     /// on it.
     delivered: WaitWord,
 }
@@ -155,7 +155,7 @@ impl Ring {
             let place = flights
                 .iter()
                 .position(|flight| flight.taken && flight.read.cookie == read.cookie);
-            flights.swap_remove(place.expect("whoever takes it removes it"));
+            flights.swap_remove(place.expect("the thread that takes it removes it"));
             drop(flights);
             self.delivered.fetch_add(1, Relaxed);
             self.delivered.wake(u32::MAX);

@@ -63,7 +63,7 @@ impl Medium for SwapDisk {
         let words = self.words();
         for slot in slots {
             let at = (slot * PAGE - offset) as usize;
-            // Nobody has a reason to read what was never written.
+            // A slot that was never written is not read.
             let word = words[slot as usize];
             // SAFETY: the first word of a page within the buffer, which is
             // aligned as pages are.

@@ -1,4 +1,4 @@
-//! What of the kernel one process shares.
+//! The kernel's state that is shared within a process.
 
 use super::spin::SpinLock;
 use crate::job::Job;
@@ -16,16 +16,16 @@ const CALLS_OF_A_WINDOW: usize = 6;
 /// fork of a process whose windows are not for the child, in nanoseconds. As
 /// measured with 1 GiB in them, on Linux 6.18 and a virtual machine.
 const FORK_NS: u64 = 200_000;
-/// Each page that the child inherits, in nanoseconds: taken to be what it takes to
-/// write-protect one, 2.9 ms for 65,536 of them on the same machine.
+/// Each page that the child inherits, in nanoseconds: taken to be the cost of
+/// write-protecting one, 2.9 ms for 65,536 of them on the same machine.
 const FORK_PAGE_NS: u64 = 45;
 /// Picoseconds of a nanosecond.
 const PS: u64 = 1000;
 
-// What write protection costs, in tenths of what UFFDIO_COPY does without its
+// The cost of write protection, in tenths of the cost of UFFDIO_COPY without its
 // pages: as measured side by side on Linux 6.18 and a virtual machine, where that
 // is 0.51 us.
-/// UFFDIO_WRITEPROTECT of a range, without what follows.
+/// UFFDIO_WRITEPROTECT of a range, without the steps after it.
 const PROTECT: f64 = 21.0;
 /// Each page of it.
 const PROTECT_PAGE: f64 = 0.75;
@@ -33,7 +33,7 @@ const PROTECT_PAGE: f64 = 0.75;
 const UNPROTECT: f64 = 26.0;
 /// UFFDIO_ZEROPAGE of one page.
 const ZERO: f64 = 16.0;
-/// UFFDIO_WRITEPROTECT of what is not writable.
+/// UFFDIO_WRITEPROTECT of pages that are not writable.
 const PROTECT_ZERO: f64 = 12.0;
 /// PAGEMAP_SCAN of one page.
 const SCAN: f64 = 18.0;
@@ -88,7 +88,7 @@ impl Kernel {
     /// Of the job's machine.
     pub fn new(job: &Job, clock: &Arc<dyn Clock>) -> Self {
         let costs = job.topology.kernel.clone();
-        // Some waiters are on the other socket: what is between a neighbour and
+        // Some waiters are on the other socket: the cost between that of a neighbour and that of
         // the farthest, where there is a difference.
         let pass_ns = job.topology.line.socket / PS;
         Self {
@@ -121,8 +121,8 @@ impl Kernel {
         }
     }
 
-    /// UFFDIO_COPY through `descriptor` into the window of `vma`, around what
-    /// the tables do, which includes so many picoseconds for a page's bytes.
+    /// UFFDIO_COPY through `descriptor` into the window of `vma`, around the work of
+    /// the tables, which includes so many picoseconds for a page's bytes.
     pub fn uffd_copy<T>(
         &self,
         descriptor: &Count,
@@ -143,7 +143,7 @@ impl Kernel {
         result
     }
 
-    /// Unmapping so many pages in one call, around what the tables do.
+    /// Unmapping so many pages in one call, around the work of the tables.
     pub fn zap(&self, pages: u64, act: impl FnOnce()) {
         sync::work(self.call_ns + self.costs.zap / PS);
         let mmap_lock = self.mmap_lock.read();
@@ -160,7 +160,7 @@ impl Kernel {
         sync::work((self.costs.uffd_copy as f64 * count / TENTHS / PS as f64) as u64);
     }
 
-    /// UFFDIO_WRITEPROTECT of one range, around what the tables do, which says how
+    /// UFFDIO_WRITEPROTECT of one range, around the work of the tables, which says how
     /// many of its pages could be written to.
     pub fn protect(&self, act: impl FnOnce() -> u64) {
         self.tenths(PROTECT);
@@ -204,7 +204,7 @@ impl Kernel {
         act()
     }
 
-    /// UFFDIO_MOVE, around what the tables do, which says how many pages there
+    /// UFFDIO_MOVE, around the work of the tables, which says how many pages there
     /// were; and protecting them in their new place.
     pub fn move_pages(&self, descriptor: &Count, vma: &Count, act: impl FnOnce() -> u64) {
         let pages = self.uffd_copy(descriptor, vma, 0, 0, act);
@@ -239,8 +239,8 @@ impl Kernel {
         sync::work(self.costs.map / PS);
     }
 
-    /// fork, in the parent, with so many pages that the child inherits: what the
-    /// parent may still write is write-protected, which the other processors are
+    /// fork, in the parent, with so many pages that the child inherits: the parent's
+    /// writable pages are write-protected, which the other processors are
     /// told.
     pub fn fork(&self, pages: u64) {
         sync::work(self.call_ns);

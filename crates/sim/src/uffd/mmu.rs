@@ -26,9 +26,9 @@ pub struct UffdMmu {
     /// Windows made so far; picks the descriptor.
     made: AtomicUsize,
     spare: Spare,
-    /// What the tables themselves take for a page's bytes. Immutable.
+    /// The tables' own cost of a page's bytes. Immutable.
     page: PageCosts,
-    /// What a window is for, and its descriptor, by its start; beside the
+    /// The protection of a window, and its descriptor, by its start; beside the
     /// machine, as `windows`.
     kinds: Mutex<BTreeMap<usize, (Protection, usize)>>,
 }
@@ -48,12 +48,12 @@ impl UffdMmu {
         }
     }
 
-    /// What the kernel counted.
+    /// The counts of the kernel.
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// By an address within: a window may be a part of what was reserved.
+    /// By an address within: a window may be a part of a reservation.
     fn kind(&self, addr: usize) -> (Protection, usize) {
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let last = kinds.range(..=addr).next_back();
@@ -208,7 +208,7 @@ impl Mmu for UffdMmu {
 
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
         let bytes = self.soft.bytes(window, addr).cast_mut();
-        // What was written is in no frame so far.
+        // The written words are in no frame so far.
         let page = self.windows.page(addr).expect("a page that is there");
         for (at, word) in page.words() {
             // SAFETY: a word of the page's frame, which nobody uses: what reads and

@@ -1,8 +1,8 @@
 //! The kernel's page tables through userfaultfd, as far as they cost: the soft
-//! tables do the work, and what the kernel beneath does for it is costed, so
-//! that its queues are seen before they are met.
+//! tables do the work, and the kernel's work beneath is costed, so
+//! that its queues are seen.
 //!
-//! What happens for one fault of the product, by its own code
+//! The steps of one fault of the product, by its own code
 //! (`crates/softfault/src/signal`, `src/uffd`) and Linux 6.18's:
 //!
 //! ```text
@@ -25,8 +25,8 @@
 //! dozen system calls that write `mmap_lock`; windows that were given back are
 //! kept for the next, 32 of them.
 //!
-//! What times these have is the topology's ([`KernelCosts`]): measured, or from
-//! where it says. How often the signal lock is taken is its
+//! The topology has the times of these ([`KernelCosts`]): measured, or from
+//! its named sources. How often the signal lock is taken is its
 //! `signal_lock_takings`: in `kernel/signal.c` sending a forced signal,
 //! dequeueing it, setting the handler's mask and restoring the old one each
 //! take `sighand->siglock`.

@@ -1,7 +1,7 @@
 //! A spin lock of the kernel's, with its queue.
 //!
-//! Who comes takes the lock's line, and so comes in the line's order; when its
-//! turn is, is reckoned and not played: a hundred threads that spin would cost
+//! A comer takes the lock's line, and so comes in the line's order; the moment of its
+//! turn is computed and not played: a hundred threads that spin would cost
 //! the simulation more than all else. They do use their processors meanwhile.
 
 use crate::world;
@@ -19,7 +19,7 @@ pub struct SpinLock {
     word: AtomicU64,
     /// How long it is held each time. Immutable.
     hold_ns: u64,
-    /// From a holder to the next who spins. Immutable.
+    /// From a holder to the next spinner. Immutable.
     pass_ns: u64,
     /// When it is free. No line of its own.
     free_ns: Plain,

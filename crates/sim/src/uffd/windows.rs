@@ -1,4 +1,4 @@
-//! Which windows there are, and which of their pages: what the processor finds
+//! The windows, and their pages: the processor finds these
 //! in the real tables by itself.
 //!
 //! Kept beside the machine, under a real lock that is never held over an
@@ -16,7 +16,7 @@ use sync::Arc;
 pub struct Page {
     /// Its first word, as it was filled.
     first: u64,
-    /// Where a word was written last, from the page's start, and what.
+    /// The place of the word that was written last, from the page's start, and its value.
     written: (usize, u64),
     /// A write to it ends in a fault.
     protected: bool,
@@ -75,7 +75,7 @@ impl Page {
         }
     }
 
-    /// Where words are that are not zero, perhaps, and what they are.
+    /// The places of words that may not be zero, and their values.
     pub fn words(&self) -> [(usize, u64); 2] {
         [(0, self.first), self.written]
     }

@@ -1,5 +1,5 @@
 //! The threads of a run: they begin at one moment, work until the time is over,
-//! and say what they did.
+//! and report their counts.
 
 use super::meeting::Meeting;
 use super::tally::{Tally, Waited};
@@ -16,28 +16,28 @@ const TICKS: u64 = 200;
 /// Between two times, at least: each takes a processor from the threads.
 const TICK_NS: u64 = 1_000_000;
 
-/// What a thread does, from the moment when all are ready.
+/// The work of a thread, from the moment when all are ready.
 pub type Body = Box<dyn FnOnce(&mut Member) -> Result<(), String>>;
 
 /// A thread to be.
 pub struct Task {
-    /// Its name, for reports of who waits for whom.
+    /// Its name, for reports of waits.
     pub name: String,
     /// Its nice value.
     pub nice: i8,
     /// Whether its processor time counts.
     pub works: bool,
-    /// What it does.
+    /// Its work.
     pub body: Body,
 }
 
-/// What a thread knows besides its own work.
+/// The context of a thread.
 pub struct Member {
-    /// What the threads share.
+    /// The state that the threads share.
     pub rig: Arc<Rig>,
     /// The thread's way to the bytes.
     pub view: View,
-    /// What it did.
+    /// Its counts.
     pub tally: Tally,
     /// Whether the disk has bad pages.
     pub errors_expected: bool,
@@ -48,8 +48,8 @@ pub struct Member {
 impl Member {
     /// Whether the time is over, or another thread has failed.
     pub fn stopped(&self) -> bool {
-        // Relaxed: only ends loops. No operation of the façade: whoever stops a
-        // run does so from outside of the machine.
+        // Relaxed: only ends loops. No operation of the façade: a
+        // run is stopped from outside of the machine.
         world::now_ns() >= self.end_ns || self.stop.load(Ordering::Relaxed)
     }
 
@@ -76,7 +76,7 @@ impl Member {
     }
 }
 
-/// What all threads did, together.
+/// The counts of all threads together.
 pub struct Measured {
     /// The sum of all.
     pub tally: Tally,

@@ -5,7 +5,7 @@
 //! go where the locks let them: nothing holds them together or apart afterwards, as
 //! nothing does the document's programs. The file has all its
 //! pages before (`Job::populated`), as it has in the document after the first round:
-//! what faults find missing are leaf tables, and entries in those that nobody else had.
+//! faults find leaf tables missing, and entries in those that no other space had.
 //!
 //! At first another space, which has populated the file, still maps it; after a quarter of
 //! the time it unmaps, and counting begins. Threads that are spread keep each leaf alive

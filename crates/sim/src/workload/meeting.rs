@@ -6,14 +6,14 @@ use softfault_engine::lock::Mutex;
 use sync::atomic::Ordering::Relaxed;
 use sync::wait::WaitWord;
 
-/// What threads agree on when they have met.
+/// The values that threads agree on when they have met.
 #[derive(Debug, Clone, Copy)]
 pub struct Met {
-    /// The latest of what they brought.
+    /// The latest of their values.
     pub latest_ns: u64,
     /// When they go on.
     pub at_ns: u64,
-    /// What the last to come decided.
+    /// The decision of the last to come.
     pub over: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct Meeting {
     /// that none is ahead. Immutable.
     pause_ns: u64,
     state: Mutex<State>,
-    /// What those who wait sleep on; changed by each end of their wait.
+    /// The word that waiters sleep on; changed by each end of their wait.
     word: WaitWord,
 }
 
@@ -36,12 +36,12 @@ struct State {
     latest_ns: u64,
     /// Meetings that were complete.
     complete: u64,
-    /// What the last one agreed on.
+    /// The values of the last one.
     met: Met,
     abandoned: bool,
 }
 
-/// A thread's seat: who gives it up ends all meetings to come.
+/// A thread's seat: giving it up ends all meetings to come.
 pub struct Seat<'a>(&'a Meeting);
 
 impl Meeting {

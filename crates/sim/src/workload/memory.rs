@@ -1,4 +1,4 @@
-//! Anonymous memory that threads share, and what each of its pages may show.
+//! Anonymous memory that threads share, and the values that each of its pages may show.
 //!
 //! A page's first word says which page it is and how often it was written. One
 //! thread at a time writes to a page, so a read finds the last write that was over
@@ -38,7 +38,7 @@ struct Page {
     busy: bool,
 }
 
-/// Whether what a job maps can go to swap.
+/// Whether the memory of a job can go to swap.
 pub fn check(job: &Job) -> Result<(), Trouble> {
     match job.region > job.swap {
         false => Ok(()),
@@ -56,7 +56,7 @@ pub fn draw(seed: u64, thread: usize, number: u64) -> (u64, bool) {
 }
 
 impl Memory {
-    /// Maps what the job says and writes to all of it, in order.
+    /// Maps the job's memory and writes to all of it, in order.
     pub fn populated(job: &Job, rig: &Rig) -> Result<Arc<Self>, String> {
         let count = job.region / PAGE;
         let memory = Self {
@@ -109,7 +109,7 @@ impl Memory {
 }
 
 impl Member {
-    /// Reads or writes a page, and checks what it reads. What cannot be read counts
+    /// Reads or writes a page, and checks the bytes. A page that cannot be read counts
     /// as failed where the disk has bad pages, and is an error elsewhere.
     pub fn access(
         &mut self,

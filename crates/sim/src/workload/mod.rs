@@ -58,7 +58,7 @@ pub fn run_watched(
     outcome.map(|outcome| Outcome { report, ..outcome })
 }
 
-/// The threads; what they need and do not make themselves is there.
+/// The threads; the state that they need and do not make themselves is there.
 fn tasks(job: &Job, rig: &Rig) -> Result<Vec<Task>, String> {
     Ok(match job.workload {
         Workload::Pft => pft::tasks(job),
@@ -72,7 +72,7 @@ fn tasks(job: &Job, rig: &Rig) -> Result<Vec<Task>, String> {
     })
 }
 
-/// What is counted, at one moment.
+/// The counts at one moment.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     served: u64,
@@ -223,7 +223,7 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
     }
 }
 
-/// What was counted since; the longest wait is of both.
+/// The counts since; the longest wait is of both.
 fn since(after: WaitSnapshot, before: WaitSnapshot) -> WaitSnapshot {
     WaitSnapshot {
         count: after.count - before.count,

@@ -1,5 +1,5 @@
 //! Document 004's page fault test: N threads populate anonymous memory, a word
-//! a page. What is measured is the population: all begin at one moment, and
+//! a page. The population is measured: all begin at one moment, and
 //! mapping and unmapping are done before and after.
 //!
 //! ```text
@@ -41,7 +41,7 @@ pub fn set_sizes(job: &mut Job) {
     job.memory = MEMORY;
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Test {
     shared: bool,
     pages: u64,
@@ -149,8 +149,8 @@ fn populate(
     Ok(())
 }
 
-/// What was written is there, and what the round before wrote is not: a page
-/// that was not made anew shows.
+/// The written word is there, and that of the round before is not: so a page
+/// that was not made anew is found.
 fn check(member: &mut Member, start: usize, round: u64, pages: Range<u64>) -> Result<(), String> {
     let rig = member.rig.clone();
     for page in pages.step_by(CHECKED) {

@@ -1,4 +1,4 @@
-//! How large things are: what each workload has by default, and which sizes suit it.
+//! Sizes: the defaults of each workload, and the sizes that suit it.
 
 use super::{anon, hugetlb, memory, pft, spf, storm, swap_retry, thrash, warm_start};
 use crate::job::{Job, MmuKind, PAGE, Workload};

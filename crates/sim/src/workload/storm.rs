@@ -11,7 +11,7 @@ use crate::rig::FileMap;
 use softfault_engine::lock::Mutex;
 use sync::Arc;
 
-/// Bytes of the large file, a quarter of what the document's lab has.
+/// Bytes of the large file, a quarter of the size in the document's lab.
 const FILE: u64 = 1 << 30;
 /// Bytes of a small one.
 const SMALL: u64 = 64 << 10;

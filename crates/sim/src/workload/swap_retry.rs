@@ -23,7 +23,7 @@ use sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Pages that a round touches.
 const ROUND_PAGES: u64 = 32;
-/// Pages of what is mapped and unmapped.
+/// Pages of the memory that is mapped and unmapped.
 const MAPPED: u64 = 4;
 /// The budget.
 const MEMORY: u64 = 64 << 20;

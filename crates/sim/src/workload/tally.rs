@@ -1,4 +1,4 @@
-//! What one thread did.
+//! The counts of one thread.
 
 use crate::outcome::Longest;
 
@@ -17,7 +17,7 @@ pub enum Waited {
     Fork,
 }
 
-/// What a thread did, or all threads together. Times are virtual nanoseconds.
+/// The counts of a thread, or of all threads together. Times are virtual nanoseconds.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Pages touched.

@@ -6,7 +6,7 @@
 //! cgroup of 1 GiB, for ten minutes; `seconds` are fewer here, and a round in
 //! hand when they are over does not count. Its files are holes, and so are these
 //! (`Job::holes`): no disk is in the way. With data all policies come to the
-//! same where the disk is what everybody waits for.
+//! same where all threads wait for the disk.
 
 use super::gang::{Member, Task};
 use super::tally::Waited;

@@ -1,4 +1,4 @@
-//! Touching the pages of a file: what is read is checked.
+//! Touching the pages of a file, and checking their bytes.
 
 use super::gang::Member;
 use super::tally::Waited;

@@ -21,7 +21,7 @@ use crate::world;
 use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What the threads in the background add to their nice value.
+/// The nice value of the threads in the background.
 pub const NICER: i8 = 10;
 /// The largest file.
 const LARGEST: u64 = 8 << 20;

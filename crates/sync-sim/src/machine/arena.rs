@@ -1,5 +1,5 @@
 //! A machine's memory: blocks of whole lines, in sizes, from its chunks of the
-//! region. What is given back is handed out again last in, first out, so that
+//! region. Freed blocks are handed out again last in, first out, so that
 //! places depend on the run alone.
 
 use core::ptr::NonNull;

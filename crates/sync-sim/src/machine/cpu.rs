@@ -24,9 +24,9 @@ pub struct Cpu {
     pub look_at: u64,
     /// Whose turn it is.
     pub running: Option<u32>,
-    /// Who ran last.
+    /// The thread that ran last.
     last: Option<u32>,
-    /// Who waits for it.
+    /// The threads that wait for it.
     pub queue: VecDeque<u32>,
     slice_end: u64,
     preempted: bool,

@@ -56,11 +56,11 @@ impl CpuSet {
 #[derive(Debug)]
 pub struct Distances {
     cpus: usize,
-    /// What a line costs from one CPU to another, in picoseconds.
+    /// The cost of a line from one CPU to another, in picoseconds.
     costs: Vec<u32>,
     /// For each CPU, those at each level, nearest first.
     levels: Vec<[CpuSet; LEVELS]>,
-    /// What a line costs at each level.
+    /// The cost of a line at each level.
     level_costs: [u64; LEVELS],
 }
 
@@ -102,14 +102,14 @@ impl Distances {
         }
     }
 
-    /// What a line costs from one CPU to another.
+    /// The cost of a line from one CPU to another.
     #[inline]
     pub fn cost(&self, from: u16, to: u16) -> u64 {
         u64::from(self.costs[usize::from(from) * self.cpus + usize::from(to)])
     }
 
-    /// What a line costs from the nearest of those who share it. `None` if
-    /// nobody else does.
+    /// The cost of a line from the nearest sharer. `None` if
+    /// there is no other.
     #[inline]
     pub fn nearest(&self, cpu: u16, sharers: &CpuSet) -> Option<u64> {
         let levels = &self.levels[usize::from(cpu)];
@@ -117,8 +117,8 @@ impl Distances {
         Some(self.level_costs[level])
     }
 
-    /// What it takes until the farthest sharer has given a line up. `None` if
-    /// nobody else has it.
+    /// The time until the farthest sharer has given a line up. `None` if
+    /// no other has it.
     #[inline]
     pub fn farthest(&self, cpu: u16, sharers: &CpuSet) -> Option<u64> {
         let levels = &self.levels[usize::from(cpu)];

@@ -1,4 +1,4 @@
-//! What happens when: a heap of moments, earliest first, those of one moment in
+//! The coming events: a heap of moments, earliest first, those of one moment in
 //! the order in which they were put in.
 
 /// Bits of a thread's number.
@@ -30,7 +30,7 @@ impl Event {
         self.0 as u64 >> THREAD_BITS
     }
 
-    /// To whom.
+    /// Its receiver.
     #[inline]
     pub fn thread(self) -> u32 {
         self.0 as u32 & ((1 << THREAD_BITS) - 1)

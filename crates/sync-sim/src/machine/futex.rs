@@ -1,5 +1,5 @@
 //! Waits on words, as the kernel's futexes: a hash of buckets, each with its
-//! lock's line and those who wait, in the order in which they came.
+//! lock's line and the waiters, in the order in which they came.
 
 use core::panic::Location;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};

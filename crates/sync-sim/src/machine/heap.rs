@@ -15,7 +15,7 @@ use super::{kernel, region};
 /// static HEAP: softfault_sync_sim::machine::Heap = softfault_sync_sim::machine::Heap;
 /// ```
 ///
-/// Without it, what a simulation allocates has no place in the machine: each
+/// Without it, memory that a simulation allocates has no place in the machine: each
 /// atomic there has a line of its own, and false sharing is not seen.
 #[derive(Debug, Default)]
 pub struct Heap;

@@ -1,7 +1,7 @@
 //! The machine's state, and how an operation finds its moment.
 //!
 //! There is one machine at most in a thread of the process; all its fibers run
-//! there. What may switch to another fiber takes the machine by pointer: no
+//! there. Code that may switch to another fiber takes the machine by pointer: no
 //! borrow of it lives over a switch.
 
 use core::cell::Cell;
@@ -60,7 +60,7 @@ pub struct Machine {
     pub now: u64,
     /// When something else happens.
     pub next: u64,
-    /// When the running thread has to look up: `next`, or what its CPU wants.
+    /// When the running thread has to look up: `next`, or its CPU's request.
     pub limit: u64,
     /// The running thread, its number, and its CPU.
     pub running: *mut Thread,
@@ -68,7 +68,7 @@ pub struct Machine {
     pub cpu: u16,
     /// True while the machine works for itself: its memory is the system's.
     pub own_work: bool,
-    /// What the operation under way costs after its moment.
+    /// The cost of the operation under way after its moment.
     pub after: u64,
     pub costs: Costs,
     pub operations: u64,
@@ -81,7 +81,7 @@ pub struct Machine {
     last_line: u32,
 
     pub events: Events,
-    /// What happens next, taken out of `events` already.
+    /// The next event, taken out of `events` already.
     pub due: Option<Moment>,
     pub cpus: Vec<Cpu>,
     pub idle: CpuSet,
@@ -108,7 +108,7 @@ pub struct Machine {
     /// For the workload.
     pub random: Random,
     pub patience: u64,
-    /// When to look next who waits too long.
+    /// The moment of the next look for threads that wait too long.
     pub look_at: u64,
     pub panic: Option<Box<dyn Any + Send>>,
     pub stuck: Option<Stuck>,
@@ -363,7 +363,7 @@ impl Machine {
                 }
                 if (*this).now >= (*this).next {
                     Self::hand_over(this);
-                    // Resumed, it is the first of its moment: those who come at
+                    // Resumed, it is the first of its moment: others of
                     // the same one come after.
                     if (*this).now < (&(*this).cpus)[usize::from((*this).cpu)].look_at {
                         return;

@@ -1,9 +1,9 @@
-//! Cache lines: who has them, and until when they are spoken for.
+//! Cache lines: their owners, and the time until they are free.
 //!
 //! A request that misses is answered in the order of asking. The answer moves
 //! the line in the books at once (later askers queue behind it), and takes
-//! effect when the line arrives. Who was granted a line keeps it for a while,
-//! whoever has asked for it: [`Held`].
+//! effect when the line arrives. A CPU that was granted a line keeps it for a while,
+//! also when others have asked for it: [`Held`].
 
 use super::distance::{CpuSet, Distances};
 use super::region;
@@ -17,17 +17,17 @@ pub struct Line {
     run: u32,
     /// By first sight, in the run.
     pub id: u32,
-    /// When the line can leave whoever has it.
+    /// When the line can leave its owner.
     ready: u64,
-    /// Who has it alone.
+    /// The CPU that has it alone.
     owner: u16,
-    /// Who reads it, if nobody has it alone.
+    /// The CPUs that read it, if none has it alone.
     sharers: CpuSet,
 }
 
 const _: () = assert!(size_of::<Line>() == region::LINE);
 
-/// What an access to a line has to wait for.
+/// The wait of an access to a line.
 #[derive(Debug, Clone, Copy)]
 pub enum Wait {
     /// For nothing.
@@ -44,7 +44,7 @@ pub enum Wait {
     },
 }
 
-/// Who asks for a line, and what that costs.
+/// A CPU that asks for a line, and the cost of that.
 #[derive(Debug)]
 pub struct Asker<'a> {
     pub cpu: u16,
@@ -52,7 +52,7 @@ pub struct Asker<'a> {
     pub now: u64,
     /// How long a line that is had alone is kept from others.
     pub hold: u64,
-    /// What a line costs that nobody has.
+    /// The cost of a line that no CPU has.
     pub memory: u64,
     pub distances: &'a Distances,
     /// The CPU's.

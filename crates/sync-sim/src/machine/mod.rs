@@ -5,7 +5,7 @@
 //! and one seed gives one run, in any process and any build.
 //!
 //! Read in this order: `kernel` (how an operation finds its moment), `line`
-//! (what a cache line costs), `cpu` (whose turn it is), `futex`, `run`.
+//! (the cost of a cache line), `cpu` (whose turn it is), `futex`, `run`.
 
 mod arena;
 mod cpu;
@@ -44,7 +44,7 @@ use thread::State;
 /// A machine to run on.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What it is like.
+    /// Its topology and options.
     pub topology: Topology,
     /// How many of its CPUs there are: the first ones in the order of placement.
     pub cores: usize,
@@ -140,7 +140,7 @@ pub fn random() -> u64 {
 }
 
 /// Interrupts every other processor on which a thread runs, and takes `ns` of
-/// its time. Returns how many; what sending costs the caller, it works itself.
+/// its time. Returns how many; the caller's own work has the cost of sending.
 pub fn interrupt_others(ns: u64) -> usize {
     with(|machine| {
         // SAFETY: the machine of this thread; no borrow of it lives.
@@ -166,7 +166,7 @@ pub(crate) fn current_cpu() -> Option<usize> {
     with(|machine| usize::from(unsafe { (*machine).cpu }))
 }
 
-/// A pause of somebody who asks again and again. False outside a machine.
+/// A pause of a thread that polls. False outside a machine.
 #[inline]
 #[track_caller]
 pub(crate) fn pause(time: u64) -> bool {
@@ -191,7 +191,7 @@ pub(crate) fn yield_now() -> bool {
     with(|machine| {
         // SAFETY: the machine of this thread; no borrow of it lives.
         unsafe {
-            // Never nothing: who asks for ever has to come to his patience's end.
+            // Never nothing: a thread that polls for ever has to come to its patience's end.
             let call = (*machine).scheduler.call.max(1000);
             Machine::step(machine, Operation::Yield, call, at);
             if (*machine).asks_in_vain(at) {

@@ -19,7 +19,7 @@ pub enum Operation {
     Fence,
     /// A look at a waitable word in order to sleep.
     Wait,
-    /// A wake-up of those who wait on a word.
+    /// A wake-up of the waiters on a word.
     Wake,
     /// Bytes moved or cleared.
     Bytes,
@@ -55,7 +55,7 @@ pub(crate) fn shared<R>(addr: usize, f: impl FnOnce() -> (R, bool)) -> R {
     }
 }
 
-/// Executes what writes or may write.
+/// Executes operations that write or may write.
 #[inline]
 #[track_caller]
 pub(crate) fn exclusive<R>(kind: Operation, addr: usize, f: impl FnOnce() -> (R, bool)) -> R {

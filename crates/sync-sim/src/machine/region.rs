@@ -2,9 +2,9 @@
 //! it the state of each of its lines, at the same place in a second one.
 //!
 //! It is handed out by the chunk. A chunk counts the blocks in it, and one for
-//! the machine that has it; who brings the count to nothing gives the chunk's
-//! memory back to the system. So what a run leaves behind (its result, threads
-//! that hang) stays valid as long as somebody has it.
+//! the machine that has it; the last drop of the count gives the chunk's
+//! memory back to the system. So values that a run leaves behind (its result, threads
+//! that hang) stay valid as long as they are referenced.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, Once};

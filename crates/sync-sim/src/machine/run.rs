@@ -10,7 +10,7 @@ use super::thread::State;
 use super::trace::Event;
 use super::{Config, LAST_NOW};
 
-/// What a run was like.
+/// The statistics of a run.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// Virtual nanoseconds from the start to the end of the last thread.
@@ -32,7 +32,7 @@ pub struct Report {
 ///
 /// If the run cannot go on, or a thread panics (the panic goes on in the caller
 /// then), threads that have not ended are left as they are: their stacks, and
-/// what is on them, are never freed. To unwind them would run their drops, and
+/// the values on them, are never freed. To unwind them would run their drops, and
 /// those may wait for each other without a machine to do so on.
 ///
 /// # Panics
@@ -40,7 +40,7 @@ pub struct Report {
 pub fn run<R>(config: Config, main: impl FnOnce() -> R) -> Result<(R, Report), Stuck> {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     assert!(kernel::machine().is_null(), "a machine inside a machine");
-    // Nought is no run: it is what untouched states of lines have.
+    // Nought is no run: untouched states of lines have it.
     let number = RUNS.fetch_add(1, Relaxed) + 1;
     let mut machine = Box::new(Machine::new(&config, number));
     let mut result = None;

@@ -1,4 +1,4 @@
-//! A run that cannot go on, and who waits for what.
+//! A run that cannot go on, and its waits.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -20,7 +20,7 @@ pub enum Cause {
 pub struct Unended {
     /// Its name.
     pub name: String,
-    /// What it did, or waited for.
+    /// Its operation, or its wait.
     pub state: String,
     /// Where in the source: file, line and column.
     pub place: String,
@@ -68,7 +68,7 @@ impl fmt::Display for Stuck {
 impl std::error::Error for Stuck {}
 
 impl Machine {
-    /// Who waits for what, now.
+    /// The waits now.
     pub fn stuck(&self, cause: Cause) -> Stuck {
         let unended = (self.threads.iter()).filter(|thread| thread.state != State::Ended);
         let threads = unended.map(|thread| {
@@ -76,7 +76,7 @@ impl Machine {
                 State::Running => "runs, last seen".to_owned(),
                 State::Ready => "is ready to run, last seen".to_owned(),
                 State::Waits { word, expected, .. } => {
-                    // SAFETY: whoever waits on a word lives, and its word.
+                    // SAFETY: a thread that waits on a word lives, and so does its word.
                     let now = unsafe {
                         let word = core::ptr::with_exposed_provenance_mut(word);
                         AtomicU32::from_ptr(word).load(Relaxed)
@@ -116,7 +116,7 @@ impl Machine {
         }
     }
 
-    /// True if a thread has waited for longer than the run's patience for what
+    /// True if a thread has waited for longer than the run's patience for something that
     /// others should give it: a word, or a CPU.
     fn starves(&self, thread: &super::thread::Thread) -> bool {
         let waits = match thread.state {
@@ -127,7 +127,7 @@ impl Machine {
         waits && self.now.saturating_sub(thread.since) > self.patience
     }
 
-    /// Looks who starves, from time to time.
+    /// Looks for starving threads, from time to time.
     pub fn look_for_starved(&mut self) {
         self.look_at = self.now.saturating_add(self.patience / 4 + 1);
         if self.threads.iter().any(|thread| self.starves(thread)) {

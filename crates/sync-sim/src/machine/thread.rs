@@ -12,10 +12,10 @@ use super::kernel::{self, At, Machine};
 use super::trace::Operation;
 use super::{events, is_running};
 
-/// Bytes of a thread's stack. Only what is used of it is memory.
+/// Bytes of a thread's stack. Only its used part is memory.
 const STACK: usize = 1 << 20;
 
-/// What a thread is doing.
+/// The state of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// On a CPU, or about to be.
@@ -59,7 +59,7 @@ pub struct Thread {
     pub timer: u64,
     /// True while it only lets time pass and may be interrupted.
     pub works: bool,
-    /// Who waits for its end.
+    /// The thread that waits for its end.
     pub joiners: Vec<u32>,
     pub yielder: *const Yielder<(), ()>,
     pub fiber: Option<Coroutine<(), (), ()>>,
@@ -81,7 +81,7 @@ impl Stacks {
     }
 }
 
-/// A value on its way from a thread to who joins it.
+/// A value on its way from a thread to the one that joins it.
 struct Packet<T>(UnsafeCell<Option<T>>);
 
 // SAFETY: written by the thread before it ends, taken by its only joiner after;
@@ -104,8 +104,8 @@ impl<T> JoinHandle<T> {
         Self(Handle::Real(handle))
     }
 
-    /// Waits until the thread has ended and returns what it returned. A panic
-    /// of a simulated thread ends the run, so nobody is told of it here.
+    /// Waits until the thread has ended and returns its value. A panic
+    /// of a simulated thread ends the run, so it is not reported here.
     ///
     /// # Panics
     /// Outside the machine whose thread it is, if the thread has not ended.
@@ -223,7 +223,7 @@ impl Machine {
     }
 
     /// Takes the running thread off its CPU until it is woken. Nothing that
-    /// comes before is left to happen, so that who runs next is chosen in time.
+    /// comes before is left to happen, so that the next thread is chosen in time.
     ///
     /// # Safety
     /// As `access`.
@@ -279,7 +279,7 @@ impl Machine {
     }
 }
 
-/// What a fiber does.
+/// The code of a fiber.
 fn run(yielder: &Yielder<(), ()>, body: Box<dyn FnOnce()>) {
     let machine = kernel::machine();
     // SAFETY: the machine that resumed this fiber; no borrow of it lives.

@@ -1,4 +1,4 @@
-//! What happened: a number that tells two runs apart, and the whole of it if
+//! The events of a run: a number that tells two runs apart, and all events if
 //! asked for.
 
 use core::fmt;
@@ -15,7 +15,7 @@ pub struct Event {
     pub thread: u32,
     /// The CPU.
     pub cpu: u16,
-    /// What it was.
+    /// The event.
     pub operation: Operation,
     /// Its cache line, by first sight; 0 for none.
     pub line: u32,
@@ -72,7 +72,7 @@ impl Digest {
     pub fn add(&mut self, word: u64) {
         const ODD: u64 = 0xD6E8_FEB8_6659_FD93;
         let product = u128::from(self.0 ^ word) * u128::from(ODD);
-        // Added, so that no state swallows what comes after it.
+        // Added, so that no state hides later events.
         self.0 = ((product as u64) ^ (product >> 64) as u64).wrapping_add(ODD);
     }
 

@@ -1,4 +1,4 @@
-//! What cache lines cost.
+//! The cost of cache lines.
 
 use crate::program::bare;
 use softfault_sync_sim as sync;
