@@ -80,7 +80,7 @@ def read_ahead(device, kib):
 
 
 def child(name, *arguments, group=None):
-    """What a function of this file answers in a process of its own."""
+    """The result of a function of this file in a process of its own."""
     into = f"{group}/cgroup.procs" if group else ""
     command = [sys.executable, __file__, "--child", name, into, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -97,7 +97,7 @@ def rust(*arguments):
     return [float(line.split()[0]) for line in done.stdout.splitlines()]
 
 
-# What the processes do.
+# The work of the processes.
 
 
 def opened(kind, path, memory, shape=None):
@@ -357,7 +357,7 @@ def main():
             pathlib.Path(into).write_text(str(os.getpid()))
         print(json.dumps(globals()[f"child_{name}"](*arguments)))
         return
-    # What was set is put back when somebody ends this.
+    # Settings are restored when this is interrupted.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[[], *ROWS], help="which rows; without any, all")

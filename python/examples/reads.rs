@@ -1,4 +1,4 @@
-//! What `bench.py` compares with: the same work by the Rust library, and by threads of pread.
+//! The comparison for `bench.py`: the same work by the Rust library, and by threads of pread.
 //!
 //! `reads sum FILE MEMORY [TIMES]` prints the seconds of each sum over a map; `reads pread FILE THREADS READS` those of so many
 //! direct reads of 4 KiB at random.

@@ -1,4 +1,4 @@
-//! Engines: a budget, what its maps are to be, and which one a map is made under.
+//! Engines: a budget, the options of its maps, and the choice of the engine of a map.
 
 use crate::failure::raised;
 use crate::plain;
@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Engine {
     /// Immutable.
     recipe: Recipe,
-    /// What was built, of which process, and the budget that was asked for last. Locked by a thread that has the
+    /// The engine that was built, its process, and the last requested budget. Locked by a thread that has the
     /// interpreter's lock, over no wait.
     built: Mutex<Built>,
 }
@@ -41,8 +41,8 @@ struct Built {
 }
 
 impl Engine {
-    /// The engine as this process has it: a child of fork makes its own, of the same budget. What the parent's maps are
-    /// in the child is theirs.
+    /// The engine as this process has it: a child of fork makes its own, of the same budget. The parent's
+    /// maps handle the fork themselves.
     pub(crate) fn here(&self) -> PyResult<Served> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         let here = std::process::id();

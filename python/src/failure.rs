@@ -45,7 +45,7 @@ pub(crate) fn of_page(error: FaultError) -> PyErr {
         FaultError::ReadOnly => libc::EACCES,
         FaultError::TimedOut => libc::ETIMEDOUT,
         FaultError::Forked => libc::EOPNOTSUPP,
-        // What the library comes to say besides.
+        // Errors that a later library adds.
         _ => libc::EIO,
     };
     PyOSError::new_err((errno, error.to_string()))

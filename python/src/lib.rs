@@ -1,11 +1,11 @@
-//! The native part of the Python package `softfault`: its `mmap`, its engines, and what waits for pages without the
+//! The native part of the Python package `softfault`: its `mmap`, its engines, and calls that wait for pages without the
 //! interpreter's lock.
 //!
 //! | module | has |
 //! |---|---|
 //! | `mmap` | the class `mmap`, with the interface of the standard library's |
 //! | `engine` | budgets, and which one a map is made under |
-//! | `memory` | the memory of one map, whoever serves it |
+//! | `memory` | the memory of one map, served by the engine or the kernel |
 //! | `plain` | a mapping of the kernel's own, where the engine has none |
 //! | `maps` | which map has an address |
 //! | `pages` | many ranges brought in, rows copied out |
@@ -36,7 +36,7 @@ mod pages;
 #[cfg(target_os = "linux")]
 mod plain;
 
-/// What the package's Python files build on.
+/// The module that the package's Python files use.
 #[pyo3::pymodule(gil_used = true)]
 mod _native {
     use pyo3::exceptions::PyImportError;

@@ -1,4 +1,4 @@
-//! The memory of one map, whoever serves it. Everything here may wait for a read: it is called without the interpreter's
+//! The memory of one map, served by the engine or the kernel. Everything here may wait for a read: it is called without the interpreter's
 //! lock.
 
 use crate::plain::Plain;
@@ -133,7 +133,7 @@ impl Memory {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 count => count?,
             };
-            // SAFETY: our own bytes; whoever fills a map may write to it.
+            // SAFETY: our own bytes; a caller that fills a map may write to it.
             unsafe { self.copy_in(part.start, (bytes.as_ptr() as usize, count)) }?;
             part.start += count;
         }
@@ -256,7 +256,7 @@ fn whole_pages(part: Range<usize>) -> Range<usize> {
     part.start / page * page..part.end.next_multiple_of(page)
 }
 
-/// What went through, also where an error came behind it.
+/// The bytes that went through, also where an error came behind them.
 struct Counted<'a>(&'a File, usize);
 
 impl Write for Counted<'_> {

@@ -1,4 +1,4 @@
-//! A mapping of the kernel's own: what the engine has not, such as devices, odd flags, and memory that is shared with
+//! A mapping of the kernel's own, for cases that the engine does not support, such as devices, odd flags, and memory that is shared with
 //! children.
 
 use core::ops::Range;

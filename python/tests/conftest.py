@@ -14,7 +14,7 @@ ROWS = 4 * BUDGET // 4096
 
 
 def numbers(count):
-    """What the file has: no two words are the same, and none is zero."""
+    """The contents of the file: no two words are the same, and none is zero."""
     return (np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
 
 
@@ -42,7 +42,7 @@ def engine():
 
 
 def run(code, *arguments, options=(), **environment):
-    """Runs a program; answers what it printed."""
+    """Runs a program; returns its output."""
     import os
 
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Examples in documents run, and the stubs name what there is."""
+"""Examples in documents run, and the stubs name all that exists."""
 
 import ast
 import doctest

@@ -182,7 +182,7 @@ def test_writable_buffers(tmp_path, engine):
 
 
 def test_a_map_of_a_map_s_own_bytes(tmp_path):
-    """What is copied in may be the map's own, and overlap."""
+    """Copied bytes may be the map's own, and overlap."""
     size = 3 << 20
     content = random.Random(1).randbytes(size)
     with served() as engine:
@@ -338,7 +338,7 @@ def test_ranges_that_are_wrong(cold):
 
 
 def test_it_can_be_buffered_over(cold, data):
-    """What asks for a raw file's methods."""
+    """Libraries that need a raw file's methods."""
     assert io.BytesIO(cold).getbuffer().nbytes == len(cold)
     assert bytes(memoryview(cold)[:8]) == data[:1].tobytes()
     assert [*zip(range(3), iter(cold))] == [(at, cold[at : at + 1]) for at in range(3)]

@@ -30,7 +30,7 @@ def check(rows, times=1):
 
 
 def epoch(path, rows, worker, workers, number):
-    """What a loader's worker does: its share of the rows, in an order that is drawn; answers how many were right."""
+    """The work of a loader's worker: its share of the rows, in an order that is drawn; returns how many were right."""
     data = numbers(ROWS * 512).reshape(ROWS, 512)
     order = np.random.default_rng(number).permutation(ROWS)[worker::workers]
     if rows is None:
@@ -138,7 +138,7 @@ with served():
 
 @pytest.mark.parametrize("faults", ["signals", "threads"])
 def test_a_handler_of_sigbus_in_python(path, faults):
-    """It gets what is not softfault's, and softfault goes on."""
+    """It gets signals that are not softfault's, and softfault goes on."""
     run(CHECKS + f"""
 got = []
 signal.signal(signal.SIGBUS, lambda *_: got.append(1))

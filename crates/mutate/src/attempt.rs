@@ -20,7 +20,7 @@ pub struct Bench {
     pub source: PathBuf,
     /// Cargo's target folder for it.
     pub target: PathBuf,
-    /// What the last command printed.
+    /// The output of the last command.
     pub output: PathBuf,
     /// Somebody wants the program to end.
     pub stop: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ pub struct Binary {
 pub enum Trouble {
     /// Somebody wants the program to end.
     Stopped,
-    /// What the compiler said, in a line.
+    /// The compiler's error, in a line.
     NotBuilt(String),
     /// The system.
     System(io::Error),
@@ -141,7 +141,7 @@ impl Bench {
     }
 
     /// Runs a command: whether it succeeded, or none if it was ended: because
-    /// its time was up, or because `enough` was seen in what is new of its
+    /// its time was up, or because `enough` was seen in the new part of its
     /// output.
     fn run(
         &self,

@@ -34,14 +34,14 @@ struct Arguments {
     /// Worlds to try them in.
     #[arg(long, value_delimiter = ',', default_values_t = World::ALL)]
     world: Vec<World>,
-    /// Only the tests that patches name: what `--world` has for a mutation that
-    /// does not name it is left empty.
+    /// Only the tests that patches name: the cell of a world that a patch does not
+    /// name is left empty.
     #[arg(long)]
     named: bool,
     /// Seconds for a world's tests where a patch names none of them.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Tries again what an earlier run on the same source has answered.
+    /// Tries mutations again that an earlier run on the same source has answered.
     #[arg(long)]
     again: bool,
     /// Writes the table as JSON; '-' is the standard output.
@@ -138,7 +138,7 @@ fn write(path: &str, text: &str) -> Result<(), String> {
     .map_err(|error| format!("{path}: {error}"))
 }
 
-/// The mutations, the copy, and what is known already.
+/// The mutations, the copy, and the known answers.
 struct Trial {
     root: std::path::PathBuf,
     bench: Bench,
@@ -155,7 +155,7 @@ impl Trial {
         copied.map_err(|error| format!("{}: {error}", self.bench.source.display()))
     }
 
-    /// Takes what an earlier run on the same source has answered.
+    /// Takes the answers of an earlier run on the same source.
     fn recall(&mut self) {
         let text = fs::read_to_string(&self.answers).unwrap_or_default();
         let answers: (u64, BTreeMap<String, Cell>) =
@@ -225,7 +225,7 @@ impl Trial {
         Ok((rows, true))
     }
 
-    /// What an answer depends on beside the source.
+    /// The inputs of an answer beside the source.
     fn key(&self, mutation: &Mutation, world: World) -> String {
         let effort = match (mutation.named(world), self.named) {
             (Some(catch), _) => format!("{}::{}", catch.file, catch.test),
@@ -301,7 +301,7 @@ impl Trial {
         self.bench.test(binary, names, &[], limit(world))
     }
 
-    /// Runs the world's tests for what time there is.
+    /// Runs the world's tests in the time that is left.
     fn search(
         &self,
         mutation: &Mutation,
@@ -323,7 +323,7 @@ impl Trial {
                 }
             }
             let mut built = self.bench.build(tests, &files)?;
-            // In the order of the list: what is most likely to notice is first.
+            // In the order of the list: the most likely to notice is first.
             let place = |binary: &Binary| files.iter().position(|file| *file == binary.name);
             built.sort_by_key(place);
             binaries.extend(built);

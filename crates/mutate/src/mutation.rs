@@ -2,14 +2,14 @@
 //! lines.
 //!
 //! ```text
-//! # what is broken, in a line
+//! # the broken rule, in a line
 //! # caught by: <test file>::<test>              of crates/engine-loom/tests
 //! # caught by: <world> <module>::<test>         of the world's tests, which are one program
 //! # caught by: library <test file>::<test>      of crates/softfault/tests, or of those of the C library, which are `c` and `twins`
 //! ```
 //!
 //! Hunks are found by their lines alone, which must occur in the file exactly
-//! once, so that a patch does not age with what lies around it.
+//! once, so that a patch does not age with the code around it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use crate::world::World;
 pub struct Mutation {
     /// Name of the file, without its ending.
     pub name: String,
-    /// What is broken.
+    /// The broken rule.
     pub what: String,
     /// The tests that must fail with it, one a world at most.
     pub caught_by: Vec<Catch>,
-    /// What to change.
+    /// The changes.
     pub edits: Vec<Edit>,
 }
 
@@ -46,7 +46,7 @@ impl Catch {
             Some((world, place)) => (world.parse()?, place),
             None => (World::Loom, line.trim()),
         };
-        // What is one binary goes without saying.
+        // A single binary needs no name.
         let (file, test) = match world {
             World::Shuttle => ("scenarios", place),
             World::Std => ("parts", place),
@@ -67,22 +67,22 @@ pub struct Edit {
     pub path: PathBuf,
     /// The lines that are there, with context.
     pub old: String,
-    /// What takes their place.
+    /// The lines that take their place.
     pub new: String,
 }
 
 impl Mutation {
-    /// Reads a mutation, or says what is wrong with its file.
+    /// Reads a mutation, or returns the error of its file.
     pub fn read(file: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
         let mut comments = text.lines().filter_map(|line| line.strip_prefix("# "));
-        let what = comments.next().ok_or("no line says what is broken")?;
+        let what = comments.next().ok_or("no line names the broken rule")?;
         let caught_by: Vec<Catch> = comments
             .filter_map(|line| line.strip_prefix("caught by: "))
             .map(Catch::read)
             .collect::<Result<_, _>>()?;
         if caught_by.is_empty() {
-            return Err("no line says what it is caught by".into());
+            return Err("no line names the tests that catch it".into());
         }
         let name = file.file_stem().ok_or("no name")?;
         Ok(Self {
@@ -98,7 +98,7 @@ impl Mutation {
         self.caught_by.iter().find(|catch| catch.world == world)
     }
 
-    /// True if it changes memory orderings and nothing else: who runs all
+    /// True if it changes memory orderings and nothing else: a run of all
     /// accesses in one order cannot see it.
     pub fn is_of_orderings(&self) -> bool {
         const ORDERINGS: [&str; 5] = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];

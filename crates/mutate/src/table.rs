@@ -1,4 +1,4 @@
-//! What came out: a row a mutation, a cell a world.
+//! The results: a row a mutation, a cell a world.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::world::World;
 
-/// What a world's tests said of a mutation.
+/// The result of a world's tests on a mutation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Cell {
@@ -15,7 +15,7 @@ pub enum Cell {
     Caught {
         /// Its binary and name.
         test: String,
-        /// What it said.
+        /// Its output.
         why: String,
         /// Building and running, in seconds.
         seconds: f32,
@@ -30,9 +30,9 @@ pub enum Cell {
         /// True if the time was up before all had been run.
         in_part: bool,
     },
-    /// The world cannot see what is broken: an ordering.
+    /// The world cannot see the change: an ordering.
     Blind,
-    /// The world has no test of what is broken.
+    /// The world has no test of the broken rule.
     None,
     /// The compiler rejects it.
     Broken {
@@ -60,12 +60,12 @@ impl Cell {
     }
 }
 
-/// A mutation and what the worlds said of it.
+/// A mutation and its results in the worlds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// Its name.
     pub mutation: String,
-    /// What is broken.
+    /// The broken rule.
     pub what: String,
     /// The file that it changes.
     pub path: String,
@@ -82,7 +82,7 @@ impl Row {
 
 /// The table as markdown, with a legend and the sums.
 pub fn markdown(rows: &[Row], worlds: &[World]) -> String {
-    let mut text = String::from("| mutation | what is broken |");
+    let mut text = String::from("| mutation | broken rule |");
     worlds
         .iter()
         .for_each(|world| write!(text, " {world} |").expect("a string takes it"));

@@ -8,9 +8,9 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Copies what is needed to build the workspace at `from` to `to`, leaving
+/// Copies the files for a build of the workspace at `from` to `to`, leaving
 /// files that are the same already untouched (a build there then knows that
-/// they are), and taking away what has gone.
+/// they are), and removing deleted ones.
 pub fn copy_workspace(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for name in ["Cargo.toml", "Cargo.lock"] {
@@ -19,7 +19,7 @@ pub fn copy_workspace(from: &Path, to: &Path) -> std::io::Result<()> {
     copy(&from.join("crates"), &to.join("crates"))
 }
 
-/// Copies a file or a folder, and takes away what `from` has not.
+/// Copies a file or a folder, and removes files that `from` does not have.
 pub fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     if from.is_dir() {
         fs::create_dir_all(to)?;

@@ -14,7 +14,7 @@ pub enum World {
     Sim,
     /// The plain tests, on the threads and the memory of this machine.
     Std,
-    /// What programs call, Rust's and C's: real page faults, files and processes.
+    /// The interfaces of programs, Rust's and C's: real page faults, files and processes.
     Library,
 }
 
@@ -50,7 +50,7 @@ impl World {
     }
 
     /// True if it runs accesses in other orders than the program's. The std
-    /// world does what the processor does, and x86 weakens next to nothing.
+    /// world behaves as the processor, and x86 weakens next to nothing.
     pub fn sees_orderings(self) -> bool {
         self == World::Loom
     }

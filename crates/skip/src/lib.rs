@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
 
-/// What a test may need of a machine.
+/// The properties that a test may need of a machine.
 pub const NEEDS: [&str; 14] = [
     "browser",     // a browser that draws a page without a screen
-    "cc",          // a C compiler, a C++ compiler, and what they link with
+    "cc",          // a C compiler, a C++ compiler, and their linker
     "descriptors", // leave to open some thousands of files
     "direct",      // a file system that reads past the page cache
     "gdb",         // a debugger that may attach
@@ -23,7 +23,7 @@ pub const NEEDS: [&str; 14] = [
     "messages",    // leave to serve the kernel's own page faults
     "mlock",       // leave to lock memory
     "program",     // a program that is not part of softfault
-    "root",        // what only root may do
+    "root",        // calls that only root may make
     "shm",         // /dev/shm
     "time",        // a run longer than usual, asked for by a variable
 ];
@@ -62,7 +62,7 @@ fn requires(list: &str, need: &str) -> bool {
     names.any(|name| {
         let is_known = name == "all" || NEEDS.contains(&name);
         assert!(is_known, "SOFTFAULT_REQUIRE: {name} is none of {NEEDS:?}");
-        // What takes long is no lack of the machine.
+        // A slow test is no lack of the machine.
         name == need || name == "all" && need != "time"
     })
 }

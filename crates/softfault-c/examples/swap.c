@@ -1,4 +1,4 @@
-/* Private memory of four times the budget: what does not fit goes to a swap file, and comes back.
+/* Private memory of four times the budget: pages that do not fit go to a swap file, and come back.
  *
  *     swap DIRECTORY MIB
  */
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
 	size_t count = length / sizeof(*table);
 	for (size_t i = 0; i < count; i += 512)
 		table[i] = i * 2654435761u;
-	/* Longer, with what it has. */
+	/* Longer, with its contents. */
 	uint64_t *longer = softfault_mremap(table, length, length + memory, MREMAP_MAYMOVE);
 	if (longer == MAP_FAILED)
 		die("mremap");

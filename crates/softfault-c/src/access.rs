@@ -52,7 +52,7 @@ pub(crate) fn pages_around(addr: *const c_void, length: usize) -> Result<Range<u
     pages((addr as usize - skip) as *const c_void, length)
 }
 
-/// What a map may be used for, by `PROT_` bits.
+/// The protection of a map, by `PROT_` bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prot {
     Read,

@@ -1,4 +1,4 @@
-//! Where C calls: no panic goes out, nothing is cancelled within, and errno says what failed.
+//! Where C calls: no panic goes out, nothing is cancelled within, and errno has the error.
 
 use crate::error;
 use crate::failure::Failure;
@@ -27,17 +27,17 @@ impl NoCancel {
 
 impl Drop for NoCancel {
     fn drop(&mut self) {
-        // SAFETY: what the thread had before.
+        // SAFETY: the thread's state from before.
         unsafe { pthread_setcancelstate(self.0, core::ptr::null_mut()) };
     }
 }
 
-/// What `call` answers, or `failed` and errno. Otherwise errno stays as it was.
+/// The result of `call`, or `failed` and errno. Otherwise errno stays as it was.
 pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T, Failure>) -> T {
     let before = errno();
     let answered = {
         let _no_cancel = NoCancel::new();
-        // What a panic leaves half-done is behind locks that are taken again, poisoned or not, and each change
+        // State that a panic leaves half-done is behind locks that are taken again, poisoned or not, and each change
         // under them is whole or is not begun.
         let done = catch_unwind(AssertUnwindSafe(call));
         let done = done.unwrap_or_else(|panic| {

@@ -212,7 +212,7 @@ pub(crate) unsafe fn or_default<'a>(
     }
 }
 
-/// What a number means: it is one of these, which begin with 1, or 0 for `None`.
+/// The value of a number: one of these, which begin with 1, or 0 for `None`.
 fn one_of<T: Copy>(name: &str, value: c_int, values: &[T]) -> Result<Option<T>, Failure> {
     if value == 0 {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What failed last in a thread.
+//! The last failure of a thread.
 
 use crate::failure::Failure;
 use core::ffi::{c_char, c_int};

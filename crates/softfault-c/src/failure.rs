@@ -53,7 +53,7 @@ pub(crate) fn errno_of(error: FaultError) -> c_int {
         FaultError::ReadOnly => libc::EACCES,
         FaultError::TimedOut => libc::ETIMEDOUT,
         FaultError::Forked => libc::EOPNOTSUPP,
-        // What the library comes to say besides.
+        // Errors that a later library adds.
         _ => libc::EIO,
     }
 }

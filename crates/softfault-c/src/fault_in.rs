@@ -103,7 +103,7 @@ pub unsafe extern "C" fn softfault_fault_in_many(
     })
 }
 
-/// Brings a part in, by whoever serves the map.
+/// Brings a part in, by the server of the map.
 fn populate(map: &MmapRaw, offsets: &Range<usize>) -> Result<(), Failure> {
     let range = (offsets.start, offsets.len());
     Ok(map.advise_range(Advice::PopulateRead, range.0, range.1)?)

@@ -4,11 +4,11 @@
 //! |---|---|---|
 //! | pages of maps of zeros, unmapped ones too | zeros again, for private anonymous memory | EEXIST, if any is mapped |
 //! | anything else of softfault's | EOPNOTSUPP | EEXIST |
-//! | what somebody else has mapped | EOPNOTSUPP | EEXIST |
+//! | mappings of others | EOPNOTSUPP | EEXIST |
 //! | nothing | EOPNOTSUPP | EOPNOTSUPP |
 //!
 //! The engine's page tables are those of windows that begin where a page table of the kernel's does, and that nobody else
-//! has a part of; so what is put into the midst of one is of the same memory, and the engine says where there is another.
+//! has a part of; so new pages in the middle of one are of the same memory, and the engine reports another one.
 
 use crate::access::{PAGE_SIZE, whole_pages};
 use crate::failure::Failure;

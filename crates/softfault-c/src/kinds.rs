@@ -196,7 +196,7 @@ impl Arguments {
         let rest = size.saturating_sub(self.offset as u64);
         let pages = crate::access::whole_pages(self.length) as u64;
         if rest == 0 || pages > rest.next_multiple_of(PAGE_SIZE as u64) {
-            // A window ends with its file. What lies behind is a SIGBUS, and is its own.
+            // A window ends with its file. A touch behind it is a SIGBUS, and its place is its own.
             return self.private(engine, prot);
         }
         let mut options = self.options();

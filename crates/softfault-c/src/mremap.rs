@@ -121,7 +121,7 @@ fn grow_part(old: &Range<usize>, new_size: usize, may_move: bool) -> Result<*mut
         anew.protect(false)?;
     }
     let start = maps::enter(anew, new_size, access);
-    // What somebody has unmapped meanwhile is gone already.
+    // Parts that were unmapped meanwhile are gone already.
     let _ = maps::unmap(old);
     let moved =
         |range: Range<usize>| start + (range.start - old.start)..start + (range.end - old.start);

@@ -11,7 +11,7 @@ pub(crate) unsafe trait Grows: Copy {
     const FIRST: usize;
 }
 
-/// The structure that the caller has; what it does not know is zero, which is the default.
+/// The caller's structure; fields that it does not know are zero, which is the default.
 ///
 /// # Safety
 /// `from` is null, or has as many bytes as its first field says, which can be read.
@@ -38,7 +38,7 @@ pub(crate) unsafe fn read<T: Grows>(from: *const T) -> Result<T, Failure> {
     Ok(value)
 }
 
-/// Fills the structure that the caller has; what this release does not know becomes zero. Its `size` stays.
+/// Fills the caller's structure; fields that this release does not know become zero. Its `size` stays.
 ///
 /// # Safety
 /// `into` is null, or has as many bytes as its first field says, which can be written.
@@ -57,12 +57,12 @@ pub(crate) unsafe fn write<T: Grows>(into: *mut T, value: &T) -> Result<(), Fail
     Ok(())
 }
 
-/// What the first field says.
+/// The value of the first field.
 ///
 /// # Safety
 /// `of` is null, or its first field can be read.
 unsafe fn checked_size<T: Grows>(of: *const T) -> Result<usize, Failure> {
-    /// What nobody means: a structure of a later release is not so large.
+    /// An impossible size: a structure of a later release is not so large.
     const MOST: usize = 4096;
     if of.is_null() {
         return Err(Failure::new(libc::EFAULT, "the structure is NULL"));

@@ -1,4 +1,4 @@
-//! What it costs to make an engine and to drop it: the first of a process, and the median
+//! The cost of making an engine and dropping it: the first of a process, and the median
 //! of those that follow.
 //!
 //! ```sh

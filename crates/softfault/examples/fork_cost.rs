@@ -1,4 +1,4 @@
-//! What a fork costs whose child ends at once: of memory of an engine's, most of it in
+//! The cost of a fork whose child ends at once: of memory of an engine's, most of it in
 //! swap, and of as much plain memory as that has resident.
 //!
 //! `fork_cost DIR [GIB [BUDGET_GIB]]`

@@ -42,7 +42,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What is touched of some addresses, or bytes.
+/// The touched part of some addresses, or bytes.
 fn pages(range: Range<usize>) -> impl Iterator<Item = usize> {
     range
         .step_by(SPAN)

@@ -1,4 +1,4 @@
-//! Private memory that is larger than its budget: what does not fit goes to a swap file, which is gone with the
+//! Private memory that is larger than its budget: pages that do not fit go to a swap file, which is gone with the
 //! process.
 //!
 //! `cargo run --release --example memory_on_swap -- [DIR]`

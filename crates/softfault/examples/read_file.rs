@@ -1,4 +1,4 @@
-//! Reads a file through a map that has a fixed budget, and says what that took.
+//! Reads a file through a map that has a fixed budget, and prints the time and memory.
 //!
 //! `cargo run --release --example read_file -- FILE`
 

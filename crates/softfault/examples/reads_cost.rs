@@ -1,4 +1,4 @@
-//! What a scan of a file costs by each policy of reading, cold and warm:
+//! The cost of a scan of a file by each policy of reading, cold and warm:
 //!
 //! ```text
 //! cargo run --release -p softfault --example reads_cost -- FILE [kernel|direct|cached|auto]...

@@ -1,5 +1,5 @@
 //! Maps a sparse file of 1 TiB, and touches one page in every 2 MiB of it under
-//! a budget of 256 MiB: what does the map cost before, and what after?
+//! a budget of 256 MiB: the cost of the map before and after.
 //!
 //! `cargo run --release --example sparse_terabyte -p softfault`
 

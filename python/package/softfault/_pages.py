@@ -123,7 +123,7 @@ def readinto(file, buffer):
     if isinstance(file, int):
         return native.read_into(file, buffer)
     if hasattr(file, "raw") or not hasattr(file, "fileno"):
-        # What its buffer has comes first.
+        # The bytes in its buffer come first.
         return _by_reads(file, buffer)
     return native.read_into(file.fileno(), buffer)
 

@@ -1,4 +1,4 @@
-//! What changes a map, or says what to expect of it.
+//! Methods that change a map, or give advice for it.
 
 use super::{Access, Mmap};
 use crate::failure::{of_page, raised};
@@ -79,7 +79,7 @@ impl Mmap {
             let mut done = 0;
             while done < count {
                 let len = (count - done).min(STEP);
-                // What is replaced was read before, whichever side of it the new place is on.
+                // The overwritten bytes were read before, on whichever side of them the new place is.
                 let at = if dest < src { done } else { count - done - len };
                 // SAFETY: bytes of our own.
                 unsafe { memory.copy_out(src + at, (bytes.as_mut_ptr() as usize, len)) }?;

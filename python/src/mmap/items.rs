@@ -20,7 +20,7 @@ enum Item {
 }
 
 impl Mmap {
-    /// What `index` means. It may run code of the caller's, which may close the map.
+    /// The meaning of `index`. It may run code of the caller's, which may close the map.
     fn item(&self, index: &Bound<'_, PyAny>) -> PyResult<Item> {
         if let Ok(slice) = index.cast::<PySlice>() {
             let len = self.memory()?.len();

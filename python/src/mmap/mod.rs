@@ -2,12 +2,12 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `open` | what the arguments ask for, and the memory that answers it |
+//! | `open` | the arguments, and the memory that they ask for |
 //! | `items` | `m[i]`, `m[i:j]`, iteration |
-//! | `stream` | what a file has: `read`, `seek`, `write` |
+//! | `stream` | methods of a file: `read`, `seek`, `write` |
 //! | `search` | `find` and `rfind` |
 //! | `change` | `resize`, `move`, `flush`, `madvise` |
-//! | `waits` | what the standard library's has not: many ranges at once, system calls, pages that stay |
+//! | `waits` | methods beyond the standard library's: many ranges at once, system calls, pages that stay |
 
 mod change;
 mod items;
@@ -47,7 +47,7 @@ pub struct Mmap {
     offset: u64,
 }
 
-/// What changes of a map.
+/// The mutable state of a map.
 struct State {
     /// `None` once it is closed. A call has a reference of its own: a map that is closed meanwhile goes when that is through.
     memory: Option<Arc<Memory>>,
@@ -90,7 +90,7 @@ impl Mmap {
         bytes: &Lent,
     ) -> PyResult<()> {
         let (from, len) = bytes.place();
-        // What is itself a map's goes by bytes of our own: it may be this map's.
+        // Bytes of a map are copied first: they may be this map's.
         let by_own = maps::touches(&(from..from + len));
         let copied = py.detach(|| {
             if !by_own {
@@ -101,7 +101,7 @@ impl Mmap {
             let mut done = 0;
             while done < len {
                 let step = (len - done).min(STEP);
-                // What is replaced was read before, if both overlap.
+                // The overwritten bytes were read before, if both overlap.
                 let forward = memory.start() + offset <= from;
                 let at = if forward { done } else { len - done - step };
                 // SAFETY: the bytes are lent; both are as long as the step, and the one is our own.
@@ -118,7 +118,7 @@ impl Mmap {
         copied.map_err(of_page)
     }
 
-    /// Takes the memory out, for whoever drops it.
+    /// Takes the memory out, for the caller to drop.
     fn take_out(&self) -> Option<Arc<Memory>> {
         let memory = self.state().memory.take();
         if let Some(memory) = &memory {
@@ -249,7 +249,7 @@ impl Drop for Mmap {
     fn drop(&mut self) {
         let memory = self.take_out();
         let file = self.state().file.take();
-        // Unmapping may write back what was stored: others run meanwhile, if there is an interpreter yet.
+        // Unmapping may write back dirty pages: others run meanwhile, if there is an interpreter yet.
         let mut kept = Some((memory, file));
         Python::try_attach(|py| {
             let dropped = kept.take();

@@ -1,4 +1,4 @@
-//! What the arguments of `mmap` ask for, and the memory that answers it.
+//! The arguments of `mmap`, and the memory that they ask for.
 
 use crate::failure::raised;
 use crate::memory::{Memory, page_size};
@@ -106,7 +106,7 @@ impl Arguments {
         self.access
     }
 
-    /// True if an engine may serve it: memory that children share is the kernel's, and so is what asks for more than an
+    /// True if an engine may serve it: memory that children share is the kernel's, and so is a map that needs more than an
     /// engine knows.
     pub(super) fn wants_engine(&self) -> bool {
         let kind = self.flags & libc::MAP_TYPE;
@@ -228,7 +228,7 @@ impl Arguments {
     }
 }
 
-/// A descriptor of our own: the map has its file, whatever becomes of the caller's.
+/// A descriptor of our own: the map keeps its file when the caller's is closed.
 fn own(fd: i32) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));

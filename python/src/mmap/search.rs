@@ -45,7 +45,7 @@ impl Mmap {
     }
 }
 
-/// Bytes of a part, in steps that have so many in common that what is looked for is whole in one.
+/// Bytes of a part, in steps that overlap so far that the searched bytes are whole in one.
 struct Steps<'a> {
     memory: &'a Memory,
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What a file has: a position, at which a map is read and written.
+//! Methods of a file: a map has a position, at which it is read and written.
 
 use super::{Mmap, items};
 use crate::failure::{of_page, raised};

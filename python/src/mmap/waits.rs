@@ -1,4 +1,4 @@
-//! What the standard library's has not: ranges that are brought in, system calls, pages that stay.
+//! Methods beyond the standard library's: ranges that are brought in, system calls, pages that stay.
 
 use super::Mmap;
 use crate::calls::{count, lent_file};

@@ -1,7 +1,7 @@
-"""Runs CPython's own tests of mmap over softfault's, and prints a line of JSON: what became of each.
+"""Runs CPython's own tests of mmap over softfault's, and prints a line of JSON: the result of each.
 
-The tests are those of the interpreter that is installed. The argument says who serves the maps: "default", or "engine" for
-everything that an engine can serve: memory of no file is private then, since what children share is the kernel's.
+The tests are those of the interpreter that is installed. The argument names the server of the maps: "default", or "engine" for
+everything that an engine can serve: memory of no file is private then, since memory that children share is the kernel's.
 """
 
 import contextlib

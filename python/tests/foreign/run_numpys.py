@@ -1,4 +1,4 @@
-"""Runs numpy's own tests of memmap over softfault's, and prints a line of JSON: what became of each.
+"""Runs numpy's own tests of memmap over softfault's, and prints a line of JSON: the result of each.
 
 The tests are those of the numpy that is installed. The argument is as in ``run_cpythons.py``.
 """

@@ -1,4 +1,4 @@
-//! What documents tell a reader to type: packages, targets, tests and recipes are there.
+//! Commands in documents: their packages, targets, tests and recipes are there.
 //!
 //! The arguments of `softfault` itself are looked at where its parser is, in `crates/cli/src/documented.rs`.
 
@@ -6,8 +6,8 @@ use crate::source::Sources;
 use crate::{Broken, Rule};
 
 pub const RULE: Rule = Rule {
-    name: "documented-commands-run-what-there-is",
-    why: "a command in a document is typed as it stands: what it names has to be there, or its reader is stuck at the first step",
+    name: "documented-commands-exist",
+    why: "a command in a document is typed as it stands: the names in it have to be there, or its reader is stuck at the first step",
     check: commands,
     bad: &[
         &[("A.md", "`cargo test -p gone`")],
@@ -94,7 +94,7 @@ fn missing_recipe(sources: &Sources, recipe: &str) -> Option<String> {
     (!text.lines().any(is_it)).then(|| format!("recipe {recipe}"))
 }
 
-/// What `cargo verb words` names that is not there.
+/// Names in `cargo verb words` that are not there.
 fn missing_target<'a>(
     sources: &Sources,
     verb: &str,
@@ -105,7 +105,7 @@ fn missing_target<'a>(
     }
     while let Some(word) = words.next() {
         let (name, is_there) = match word {
-            // What follows is the program's; only tests have names there, too.
+            // The next words are the program's; only tests have names there, too.
             "--" if verb != "test" => return None,
             "-p" => words.next().map(|name| (name, has_name(sources, name)))?,
             "--bin" => words.next().map(|name| (name, is_binary(sources, name)))?,

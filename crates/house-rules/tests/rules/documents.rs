@@ -1,4 +1,4 @@
-//! What documents name, and what they count.
+//! Names and counts in documents.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::source::Sources;
 use crate::{Broken, Rule};
 
 pub const PATHS: Rule = Rule {
-    name: "documents-name-what-there-is",
+    name: "documents-name-existing-things",
     why: "a document is believed: a file that it names has to be there, or its reader looks for it in vain",
     check: paths,
     bad: &[
@@ -38,7 +38,7 @@ const OURS: [&str; 3] = [".rs", ".md", ".patch"];
 
 fn paths(sources: &Sources) -> Vec<Broken> {
     let known: BTreeSet<&str> = sources.paths().flat_map(with_folders).collect();
-    // Names of folders: what begins with one and is in code is taken for a path.
+    // Names of folders: code that begins with one is taken for a path.
     let folders: BTreeSet<&str> = (sources.paths())
         .filter_map(|path| path.rsplit_once('/'))
         .flat_map(|(folder, _)| folder.split('/'))
@@ -94,7 +94,7 @@ fn paths(sources: &Sources) -> Vec<Broken> {
     broken
 }
 
-/// What looks like a path and is a rate.
+/// Rates that look like paths.
 const FIGURES: [&str; 4] = ["faults/sec", "faults/sec-4", "faults/cpu-4", "maps/sec"];
 
 /// A path, and the folders that it is in.
@@ -142,7 +142,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 
 pub const COUNTS: Rule = Rule {
     name: "documents-count-right",
-    why: "a table that says how much is checked is worth what its rows are: each row is there, and each that is \
+    why: "a table of checks is worth as much as its rows: each row is there, and each that is \
           there is a row",
     check: counts,
     bad: &[
@@ -262,7 +262,7 @@ fn models(sources: &Sources) -> Vec<Broken> {
             .next()
             .unwrap_or(path)
             .trim_end_matches(".rs");
-        // A model that is stopped early is none; folders are what models share.
+        // A model that is stopped early is none; folders are the shared code of models.
         if file == "completeness" || path.matches('/').count() > 3 {
             continue;
         }
@@ -294,7 +294,7 @@ fn models(sources: &Sources) -> Vec<Broken> {
 }
 
 fn scenarios(sources: &Sources) -> Vec<Broken> {
-    // What is in `found` is a look at the seeds of others.
+    // Tests in `found` look at the seeds of others.
     let files = (sources.rust_below("crates/engine-shuttle/tests/scenarios/"))
         .filter(|(path, _)| !path.ends_with("/found.rs"));
     let count = files.flat_map(|(_, text)| tests(text)).count();

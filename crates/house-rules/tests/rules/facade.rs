@@ -1,11 +1,11 @@
-//! What the engine may not name.
+//! Names that the engine may not use.
 
 use crate::source::{Sources, code, words};
 use crate::{Broken, Rule};
 
 pub const RULE: Rule = Rule {
     name: "engine-through-the-facade",
-    why: "the engine is compiled against other worlds too: whatever orders memory, waits, starts \
+    why: "the engine is compiled against other worlds too: code that orders memory, waits, starts \
           threads or calls the system is named by `sync`, or the model checker does not see it",
     check,
     bad: &[
@@ -30,7 +30,7 @@ pub const RULE: Rule = Rule {
     ],
 };
 
-/// What may not follow `std::` or `core::`.
+/// Paths that may not follow `std::` or `core::`.
 const BANNED: &[&str] = &["sync", "thread", "thread_local", "UnsafeCell"];
 
 fn check(sources: &Sources) -> Vec<Broken> {

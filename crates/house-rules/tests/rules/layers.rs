@@ -1,4 +1,4 @@
-//! Which module of a crate imports which: what ARCHITECTURE draws, and no great circle.
+//! Which module of a crate imports which: as ARCHITECTURE draws it, and without a great circle.
 //!
 //! A module is a file or a folder right below `src`. A document draws a crate's modules in a
 //! block of its own:
@@ -21,7 +21,7 @@ use crate::{Broken, Rule};
 
 pub const RULE: Rule = Rule {
     name: "layers",
-    why: "who reads a module reads what it imports: where modules import each other in a circle, \
+    why: "a reader of a module reads its imports: where modules import each other in a circle, \
           the least of them is all of them",
     check,
     bad: &[
@@ -85,7 +85,7 @@ pub const RULE: Rule = Rule {
 /// Modules that may import each other.
 const CIRCLE: usize = 3;
 
-/// What each module of a crate imports.
+/// The imports of each module of a crate.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 fn check(sources: &Sources) -> Vec<Broken> {
@@ -188,7 +188,7 @@ fn imports_of(sources: &Sources, name: &str) -> Imports {
         .filter(|(path, _)| is_module(path))
         .map(|(path, _)| (module(path), BTreeSet::new()))
         .collect();
-    // What the crate's face has of each.
+    // The public items of each.
     let mut face: BTreeMap<String, String> = BTreeMap::new();
     for (_, text) in files.iter().filter(|(path, _)| is_root(path)) {
         for path in text.split(';').filter_map(|part| part.split_once("use ")) {

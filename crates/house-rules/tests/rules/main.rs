@@ -24,11 +24,11 @@ type Broken = String;
 
 /// A rule.
 struct Rule {
-    /// What it is called when it is broken.
+    /// Its name in a report.
     name: &'static str,
     /// Why we have it.
     why: &'static str,
-    /// Finds what breaks it.
+    /// Finds violations.
     check: fn(&Sources) -> Vec<Broken>,
     /// Workspaces that break it, as paths and texts.
     bad: &'static [&'static [(&'static str, &'static str)]],

@@ -1,10 +1,10 @@
-//! What a crate that is published has to say of itself.
+//! The metadata of a published crate.
 
 use crate::source::Sources;
 use crate::{Broken, Rule};
 
 pub const RULE: Rule = Rule {
-    name: "published-crates-say-what-they-are",
+    name: "published-crates-have-metadata",
     why: "cargo packages a crate only if it has a description and a licence, and only if all that it needs \
           has a version that a registry can have",
     check,
@@ -41,7 +41,7 @@ pub const RULE: Rule = Rule {
                 "[package]\nname = \"b\"\npublish = false",
             ),
         ],
-        // The library is what all this is for.
+        // The library has to be published.
         &[(
             "crates/softfault/Cargo.toml",
             "[package]\nname = \"softfault\"\npublish = false",
@@ -90,7 +90,7 @@ const fn without(field: &str) -> &'static str {
     }
 }
 
-/// What each has, and `repository` where the workspace has it.
+/// The keys that each has, and `repository` where the workspace has it.
 const FIELDS: [&str; 4] = ["description", "license", "readme", "rust-version"];
 
 /// Crates that must be among the published.
@@ -150,7 +150,7 @@ fn check(sources: &Sources) -> Vec<Broken> {
 /// A manifest by its lines: as much of TOML as manifests here use.
 struct Manifest<'a> {
     path: &'a str,
-    /// (section, key, what follows the equals sign)
+    /// (section, key, the value)
     lines: Vec<(&'a str, &'a str, &'a str)>,
 }
 

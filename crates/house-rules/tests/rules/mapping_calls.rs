@@ -1,4 +1,4 @@
-//! How the library calls what changes mappings.
+//! The library's calls that change mappings.
 
 use crate::source::{Sources, lines};
 use crate::{Broken, Rule};

@@ -5,7 +5,7 @@ use crate::{Broken, Rule};
 
 pub const RULE: Rule = Rule {
     name: "engine-without-seqcst",
-    why: "loom takes `SeqCst` for `AcqRel`: what leans on one order of all accesses would be \
+    why: "loom takes `SeqCst` for `AcqRel`: code that relies on one order of all accesses would be \
           checked for something weaker, or not at all",
     check,
     bad: &[

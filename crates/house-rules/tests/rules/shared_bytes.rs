@@ -5,7 +5,7 @@ use crate::{Broken, Rule};
 
 pub const RULE: Rule = Rule {
     name: "shared-bytes-by-words",
-    why: "atomics of different sizes must not race on the same bytes: whatever reads or writes memory that \
+    why: "atomics of different sizes must not race on the same bytes: code that reads or writes memory that \
           others have too does it by `sync::bytes`, in whole words",
     check,
     bad: &[

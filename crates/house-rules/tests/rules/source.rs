@@ -1,4 +1,4 @@
-//! The files that are judged, and what in them is code.
+//! The files that are judged, and the code in them.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -5,7 +5,7 @@ use crate::{Broken, Rule};
 
 pub const SMALL_FILES: Rule = Rule {
     name: "small-files",
-    why: "a file is read in one go; what does not fit is two things",
+    why: "a file is read in one go; one that is too long has two subjects",
     check: small_files,
     bad: &[&[("a.rs", LONG)]],
     good: &[("a.rs", "\n\n\n")],
@@ -32,7 +32,7 @@ fn small_files(sources: &Sources) -> Vec<Broken> {
 
 pub const FINISHED: Rule = Rule {
     name: "finished",
-    why: "what is merged works: a gap is an issue, not a mark in the source",
+    why: "merged code works: a gap is an issue, not a mark in the source",
     check: finished,
     bad: &[
         &[("a.rs", "fn f() { todo!() }")],
@@ -76,7 +76,7 @@ fn finished(sources: &Sources) -> Vec<Broken> {
 
 pub const TELLING_NAMES: Rule = Rule {
     name: "telling-names",
-    why: "a name says what is in it; these say that nobody knew",
+    why: "a name describes its contents; these names do not",
     check: telling_names,
     bad: &[
         &[("crates/a/src/utils.rs", "")],

@@ -85,7 +85,7 @@ const UNSAFE_FILES: &[&str] = &[
     // A folio's way to its page cache; a window's sparse table.
     "crates/engine/src/cache/folio.rs",
     "crates/engine/src/cache/window.rs",
-    // The memory behind soft page tables, the tables in it, and who may look.
+    // The memory behind soft page tables, the tables in it, and the cores that may look.
     "crates/engine/src/mmu/soft/frames.rs",
     "crates/engine/src/mmu/soft/tables.rs",
     "crates/engine/src/mmu/soft/tlb.rs",

@@ -1,5 +1,5 @@
 //! `softfault-loom [TEST FILE...]`: runs the models under a loom that reorders
-//! more than loom 0.7.2 does (`crates/sync-loom/loom-0.7.2.patch` says what), in
+//! more than loom 0.7.2 does (see `crates/sync-loom/loom-0.7.2.patch`), in
 //! a copy of the workspace and with a copy of loom. Takes minutes where
 //! `cargo test` takes one.
 

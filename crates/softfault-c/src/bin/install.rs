@@ -6,7 +6,7 @@
 //!
 //! cargo has built the static library before this runs: it is beside it. The shared one is linked here, from the same
 //! objects, because its symbols have versions: the compiler hands the linker a version script of its own for each shared
-//! library that it links, without a name, and linkers refuse another beside that. What links is the C compiler that `CC`
+//! library that it links, without a name, and linkers refuse another beside that. The linker is the C compiler that `CC`
 //! names, or `cc`, which the compiler links with, too.
 
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ const HEADER: &str = include_str!("../../include/softfault.h");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The ABI's, as in `build.rs`.
 const SONAME: &str = "libsoftfault.so.0";
-/// What a static library of Rust's needs, by `rustc --print native-static-libs`.
+/// The libraries that a static library of Rust's needs, by `rustc --print native-static-libs`.
 const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
 const USAGE: &str = "\
@@ -153,7 +153,7 @@ fn built(name: &str) -> io::Result<PathBuf> {
     found.cloned().ok_or_else(none)
 }
 
-/// Links the shared library of all that is in the static one; answers its bytes. What it needs meanwhile is beside where it is to
+/// Links the shared library of all that is in the static one; returns its bytes. Its temporary files are beside where it is to
 /// be.
 fn link_shared(archive: &Path, place: &Path) -> io::Result<Vec<u8>> {
     let (map, linked) = (place.with_extension("map"), place.with_extension("linked"));

@@ -1,7 +1,7 @@
 //! Pages of a part of a map that are changed while others use the map.
 //!
 //! A change is some calls of the library and one of the table, which belong together; so one thread at a time changes pages
-//! of a window, and others wait for their turn. Whoever only looks, or unmaps, waits for nobody.
+//! of a window, and others wait for their turn. Looks and unmaps do not wait.
 
 use super::kept;
 use super::{Arc, MmapRaw, Part, Range, change, common, look};
@@ -16,7 +16,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Waits for it, and has what `first` answers, in the same step.
+    /// Waits for it, and returns the result of `first`, in the same step.
     fn of<T>(
         at: usize,
         first: impl FnOnce(&mut super::Window) -> Result<T, Failure>,

@@ -9,7 +9,7 @@ pub(crate) struct Part {
     /// Its addresses.
     pub(crate) range: Range<usize>,
     pub(crate) access: Access,
-    /// As the map was made, whatever mprotect has changed since.
+    /// As the map was made, without later mprotect.
     pub(crate) made: Access,
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Once, RwLockWriteGuard};
 /// The lock from before a fork until after it.
 struct Held(UnsafeCell<Option<RwLockWriteGuard<'static, Maps>>>);
 
-// SAFETY: whoever looks has the lock that is in it, or is about to put it there and has that.
+// SAFETY: a thread that looks has the lock that is in it, or is about to put it there and has it.
 unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new(None));

@@ -5,7 +5,7 @@ use super::{Arc, Maps, MmapRaw, NotMapped, Range, change, common, look, without}
 use crate::failure::Failure;
 use softfault::{FaultError, Kept};
 
-/// What keeps pages.
+/// The ways to keep pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     Pinned,
@@ -97,7 +97,7 @@ impl Maps {
 /// Brings a range of one map into memory and keeps it there.
 pub(crate) fn pin(range: &Range<usize>) -> Result<(), Failure> {
     let parts = Part::of(range).map_err(|NotMapped| Failure::not_mapped())?;
-    // Its parts may differ in what they may be used for.
+    // Its parts may differ in their protection.
     let of_one = |other: &Part| Arc::ptr_eq(&other.map, &parts[0].map);
     if parts.is_empty() || !parts.iter().all(of_one) {
         return Err(Failure::invalid(
@@ -165,7 +165,7 @@ fn part_of(part: &Part) -> Part {
     }
 }
 
-/// What of some pages of one map is not locked, in pieces.
+/// The parts of some pages of one map that are not locked, in pieces.
 fn not_locked(pages: &Range<usize>) -> Vec<Range<usize>> {
     let maps = look();
     let mut rest = vec![pages.clone()];
@@ -191,7 +191,7 @@ pub(crate) fn is_locked(pages: &Range<usize>) -> bool {
     })
 }
 
-/// What of some pages of one map is locked; EBUSY if any of them is pinned.
+/// The parts of some pages of one map that are locked; EBUSY if any of them is pinned.
 pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>, Failure> {
     let maps = look();
     let window = maps.window(pages.start);
@@ -254,7 +254,7 @@ pub(super) fn unmapped(kept: Vec<KeptRange>, gone: &[Range<usize>]) {
     }
 }
 
-/// Locks parts of a map again that has been remapped. As with mremap(2), what cannot be is not locked, and that is no
+/// Locks parts of a map again that has been remapped. As with mremap(2), pages that cannot be locked are not, and that is no
 /// error.
 pub(crate) fn lock_again(pages: &[Range<usize>]) {
     for pages in pages {

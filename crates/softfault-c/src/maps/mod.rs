@@ -1,9 +1,9 @@
-//! Which map has an address, and what of it is still mapped.
+//! The map of an address, and its parts that are still mapped.
 //!
 //! Maps of one file in one engine show one window, and so may have the same addresses: each of their pages is mapped as
 //! many times as mmap was called for it, and is gone when munmap was called as often. Here is the table of windows by
-//! address. Its lock is taken for a look or a change and held over no call of the library's; what a call works on it
-//! has a reference to, and so a map that is unmapped meanwhile goes when that call is through.
+//! address. Its lock is taken for a look or a change and held over no call of the library's. A call has a
+//! reference to its map, and so a map that is unmapped meanwhile goes when that call is through.
 //!
 //! | file | has |
 //! |---|---|
@@ -94,7 +94,7 @@ fn without(ranges: &[Range<usize>], cut: &Range<usize>) -> Vec<Range<usize>> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// What two ranges have in common; empty if nothing.
+/// The intersection of two ranges; empty if there is none.
 fn common(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
     let start = a.start.max(b.start);
     start..a.end.min(b.end).max(start)

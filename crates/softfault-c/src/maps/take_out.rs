@@ -86,7 +86,7 @@ impl Cut {
 pub(crate) struct Taken {
     pub(crate) map: MmapRaw,
     pub(crate) access: Access,
-    /// That is by mprotect, and what the map knows is what it was made for.
+    /// That is by mprotect, and the map knows only its first protection.
     pub(crate) access_changed: bool,
     asked: usize,
     locked: Vec<Range<usize>>,

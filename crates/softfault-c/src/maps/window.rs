@@ -5,7 +5,7 @@
 //!  runs     [0, 4) A    [4, 6) A B    [6, 9) B
 //! ```
 //!
-//! A run is pages that the same maps have. So whoever looks for an address finds it in one step, however many maps of a file
+//! A run is pages that the same maps have. So a look-up of an address takes one step, however many maps of a file
 //! there are.
 
 use super::common;
@@ -16,7 +16,7 @@ use softfault::MmapRaw;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a map is, and may be used for.
+/// A map, and its protection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Access {
     /// A change of it is a change of its file, and of nobody's memory but its own.
@@ -31,7 +31,7 @@ pub(crate) struct Mapped {
     range: Range<usize>,
     /// Bytes of them that are left.
     left: usize,
-    /// As it was made; what `mprotect` has changed since, the runs say. Immutable.
+    /// As it was made; the runs have later changes by `mprotect`. Immutable.
     pub(super) access: Access,
     /// It is private memory of the engine's whose untouched pages are zeros. Immutable.
     pub(super) zeros: bool,
@@ -165,7 +165,7 @@ impl Window {
         (at < run.end).then(|| (&self.maps[owner], start..run.end))
     }
 
-    /// What the pages from an address on may be used for, as far as its run goes.
+    /// The protection of the pages from an address on, as far as its run goes.
     pub(super) fn access(&self, at: usize) -> Option<Access> {
         let (mapped, run) = self.at(at)?;
         let changed = self.runs[&run.start].changed;
@@ -228,7 +228,7 @@ impl Window {
         self.set_writable(pages, writable);
     }
 
-    /// What of some pages no map has.
+    /// The parts of some pages that no map has.
     pub(super) fn uncovered(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
         let mut gaps = Vec::new();
         let mut at = pages.start;
