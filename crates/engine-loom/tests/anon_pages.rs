@@ -136,7 +136,7 @@ fn one_fills_and_the_other_waits() {
 }
 
 #[test]
-fn two_wait_for_one_who_fills() {
+fn two_wait_for_one_that_fills() {
     explore(Some(1), || {
         let memory = Memory::new(8);
         let others = [(); 2].map(|()| {
@@ -152,7 +152,7 @@ fn two_wait_for_one_who_fills() {
 }
 
 #[test]
-fn a_fault_that_gives_up_leaves_the_page_to_who_waits() {
+fn a_fault_that_gives_up_leaves_the_page_to_its_waiter() {
     explore(Some(2), || {
         let memory = Memory::new(8);
         let other = {
@@ -189,7 +189,7 @@ fn a_fault_against_the_removal_of_its_page() {
 }
 
 #[test]
-fn who_fills_again_after_a_removal() {
+fn a_page_is_filled_again_after_a_removal() {
     explore(Some(2), || {
         let memory = Memory::new(8);
         assert_eq!(memory.fault(0, false), Ended::Filled);

@@ -75,7 +75,7 @@ fn a_reserve_stays_free() {
 }
 
 #[test]
-fn relatives_charge_what_their_parent_has() {
+fn relatives_charge_their_parents_memory() {
     explore(Some(4), || {
         let parent = Budget::new(3);
         let children = [(); 2].map(|()| Budget::nested(2, &parent));
@@ -99,7 +99,7 @@ fn relatives_charge_what_their_parent_has() {
 }
 
 #[test]
-fn what_comes_back_wakes_who_waits() {
+fn pages_that_come_back_wake_waiters() {
     let waited = Arc::new(AtomicUsize::new(0));
     let schedules = explore(None, {
         let waited = Arc::clone(&waited);
@@ -160,7 +160,7 @@ fn a_page_goes_round() {
 }
 
 #[test]
-fn a_raised_limit_wakes_who_waits() {
+fn a_raised_limit_wakes_waiters() {
     explore(Some(3), || {
         let budget = full(1);
         let waiter = {
@@ -174,7 +174,7 @@ fn a_raised_limit_wakes_who_waits() {
 }
 
 #[test]
-fn what_a_relative_gives_back_wakes_who_waits_for_it() {
+fn pages_that_a_relative_gives_back_wake_waiters() {
     // The child has room; it is the parent that is full.
     explore(Some(3), || {
         let parent = Budget::new(2);
@@ -188,7 +188,7 @@ fn what_a_relative_gives_back_wakes_who_waits_for_it() {
 }
 
 #[test]
-fn a_charge_that_the_parent_refused_is_given_back_to_who_waits() {
+fn a_charge_that_the_parent_refused_is_given_back_to_waiters() {
     // One charge stops another for a moment and then fails itself.
     explore(Some(3), || {
         let parent = Budget::new(2);
@@ -207,7 +207,7 @@ fn a_charge_that_the_parent_refused_is_given_back_to_who_waits() {
 }
 
 #[test]
-fn frames_that_come_back_wake_who_waits() {
+fn frames_that_come_back_wake_waiters() {
     // What is waited for need not be pages: then it is announced.
     explore(None, || {
         let budget = Budget::new(1);
@@ -231,7 +231,7 @@ fn frames_that_come_back_wake_who_waits() {
 }
 
 #[test]
-fn what_is_in_stock_keeps_nobody_waiting() {
+fn pages_in_stock_keep_no_thread_waiting() {
     // One charges pages of a batch of its processor's; the other wants nearly
     // all there is, which is there only without the batch.
     explore(Some(2), || {
@@ -274,7 +274,7 @@ fn a_stock_that_two_take_from_is_counted_once() {
 }
 
 #[test]
-fn a_lower_limit_finds_what_is_in_stock() {
+fn a_lower_limit_finds_pages_in_stock() {
     explore(Some(2), || {
         let budget = Budget::new(STOCKED);
         charge(&budget, 1);

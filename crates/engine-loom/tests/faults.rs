@@ -127,7 +127,7 @@ fn a_read_that_was_begun_arrives_beside_a_fault_of_its_page() {
 }
 
 #[test]
-fn a_read_that_nobody_does_is_done_by_who_waited_for_it() {
+fn a_read_without_a_reader_is_done_by_its_waiter() {
     beside(
         file,
         |_| {},
@@ -192,7 +192,7 @@ fn two_faults_of_a_page_that_was_read_ahead() {
 }
 
 #[test]
-fn a_fault_against_who_reads_ahead() {
+fn a_fault_against_read_ahead() {
     // The folio is locked before its read is in flight: a fault that came in
     // between hears of it, and reaps.
     let new = || Engine::new(1, true, "retry=vma-lock");

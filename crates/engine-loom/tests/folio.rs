@@ -131,7 +131,7 @@ fn bits_change_beside_a_waiter() {
 }
 
 #[test]
-fn who_waits_hears_of_a_read_that_was_submitted_meanwhile() {
+fn a_waiter_is_woken_when_the_read_is_submitted() {
     // The submitter goes away: only the waiter can reap the read, so it has to
     // look again when it is in flight (`fault::unlocked`).
     let slept = Arc::new(AtomicUsize::new(0));
@@ -193,7 +193,7 @@ fn two_wait_for_one_read_and_one_reaps_it() {
 }
 
 #[test]
-fn who_sees_it_uptodate_sees_how_long_it_is() {
+fn a_reader_that_sees_it_uptodate_sees_its_length() {
     let seen = Arc::new(AtomicUsize::new(0));
     explore(None, {
         let seen = Arc::clone(&seen);

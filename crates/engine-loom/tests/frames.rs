@@ -100,7 +100,7 @@ impl Pooled {
 }
 
 #[test]
-fn a_pool_that_grows_against_one_who_shrinks_it() {
+fn a_pool_that_grows_against_a_shrink() {
     explore(Some(4), || {
         let pooled = Pooled::new(CHUNK);
         let other = {
@@ -134,7 +134,7 @@ fn a_pool_that_cannot_grow_pays_back() {
 /// A row goes to a window with its chunk, while another thread asks for a chunk. That thread gets one when the row has been
 /// evicted and its pages were uncharged.
 #[test]
-fn a_row_that_is_given_away_against_one_who_grows() {
+fn a_row_that_is_given_away_against_one_that_grows() {
     explore(Some(3), || {
         let pooled = Pooled::new(CHUNK);
         let mut frame = None;
@@ -258,7 +258,7 @@ fn the_last_of_two_references_frees_the_frame() {
 }
 
 #[test]
-fn who_is_left_alone_may_write() {
+fn the_last_owner_may_write() {
     // Two share a frame since a fork: one gives its reference up, the other
     // finds itself alone and writes in place.
     let alone = Arc::new(AtomicUsize::new(0));

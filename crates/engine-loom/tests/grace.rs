@@ -77,7 +77,7 @@ impl World {
 }
 
 #[test]
-fn a_slot_waits_for_who_found_it() {
+fn a_slot_waits_for_readers_that_found_it() {
     explore(None, || {
         let world = World::new(1);
         let reader = {
@@ -139,7 +139,7 @@ fn two_grace_periods_against_a_reader_that_comes_twice() {
 
 /// An insertion without a free slot waits until the readers have ended, and gets one.
 #[test]
-fn who_is_short_of_slots_waits() {
+fn a_shortage_of_slots_waits() {
     let waited = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&waited);
     explore(None, move || {

@@ -236,7 +236,7 @@ fn a_promise_against_a_fault() {
 
 /// One page, and no promise: one of the two has it.
 #[test]
-fn a_fault_without_a_promise_against_who_reserves() {
+fn a_fault_without_a_promise_against_a_reservation() {
     beside(
         1,
         (1, Reserve::No),

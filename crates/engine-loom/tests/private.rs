@@ -110,7 +110,7 @@ fn a_write_to_zeros_against_their_eviction() {
 }
 
 #[test]
-fn two_who_touch_a_swapped_page() {
+fn two_touch_a_swapped_page() {
     let add = |memory: &Private| assert!(memory.add(0));
     beside(
         swapped,
@@ -299,7 +299,7 @@ fn no_write_to_a_page_of_a_run_is_lost() {
 }
 
 #[test]
-fn a_run_ends_before_what_is_unmapped() {
+fn a_run_ends_before_an_unmapped_page() {
     let unmap = |memory: &Private| memory.unmap(1..2);
     beside(
         runs_on,

@@ -263,7 +263,7 @@ fn an_eviction_against_a_writer() {
 }
 
 #[test]
-fn both_sides_copy_what_they_share() {
+fn both_sides_copy_shared_pages() {
     explore(Some(2), || {
         let (parent, child) = (0, 2 * SPAN);
         let soft = Soft::new();
@@ -317,7 +317,7 @@ fn a_copy_against_a_reader_of_the_same_page() {
 }
 
 #[test]
-fn a_zap_against_another_who_needs_a_frame() {
+fn a_zap_against_another_that_needs_a_frame() {
     explore(Some(3), || {
         let soft = Soft::new();
         soft.map(0, b'a');

@@ -92,7 +92,7 @@ impl<T> Joined<T> {
 }
 
 #[test]
-fn a_slot_that_is_put_is_given_out_after_what_was_done_with_it() {
+fn a_slot_that_is_put_is_given_out_after_its_use() {
     let given = Arc::new(AtomicUsize::new(0));
     explore(None, {
         let given = Arc::clone(&given);
@@ -130,7 +130,7 @@ fn a_run_of_two(give: fn(&Device, u32) -> bool) {
 }
 
 #[test]
-fn a_slot_beside_a_free_one_is_given_out_after_what_was_done_with_it() {
+fn a_slot_beside_a_free_one_is_given_out_after_its_use() {
     a_run_of_two(Device::give);
 }
 
@@ -209,7 +209,7 @@ fn two_share(first: fn(&Device) -> bool, second: fn(&Device) -> bool) {
 }
 
 #[test]
-fn one_of_two_who_share_is_told() {
+fn one_of_two_sharers_is_told() {
     two_share(
         |device| device.give(0),
         |device| {
@@ -224,13 +224,13 @@ fn one_of_two_who_share_is_told() {
 }
 
 #[test]
-fn one_of_two_who_share_discards() {
+fn one_of_two_sharers_discards() {
     two_share(|device| device.discard(0), |device| device.discard(0));
     two_share(|device| device.discard(0), |device| device.give(0));
 }
 
 #[test]
-fn who_shares_has_done_when_the_slot_is_given_out() {
+fn all_use_of_a_shared_slot_ends_before_it_is_given_out() {
     explore(Some(2), || {
         let device = Device::full(1, 1);
         device.slots.get(0);
@@ -263,7 +263,7 @@ fn a_slot_is_free_or_inherited() {
 }
 
 #[test]
-fn what_nobody_has_is_free_when_the_children_are_gone() {
+fn unused_slots_are_free_when_the_children_are_gone() {
     let freed = Arc::new(AtomicUsize::new(0));
     explore(None, {
         let freed = Arc::clone(&freed);
@@ -282,7 +282,7 @@ fn what_nobody_has_is_free_when_the_children_are_gone() {
 }
 
 #[test]
-fn children_gone_against_who_allocates() {
+fn children_gone_against_an_allocation() {
     explore(Some(3), || {
         let device = Device::full(2, 2);
         device.slots.inherit();
@@ -296,7 +296,7 @@ fn children_gone_against_who_allocates() {
 }
 
 #[test]
-fn no_slot_is_lost_between_two_who_put() {
+fn no_slot_is_lost_between_two_puts() {
     explore(Some(3), || {
         let device = Device::full(4, 2);
         let first = with(&device, |device| assert!(device.give(0)));
@@ -310,7 +310,7 @@ fn no_slot_is_lost_between_two_who_put() {
 }
 
 #[test]
-fn no_slot_is_lost_between_who_puts_and_who_allocates() {
+fn no_slot_is_lost_between_a_put_and_an_allocation() {
     explore(Some(3), || {
         let device = Device::full(4, 4);
         let other = with(&device, |device| {
@@ -324,7 +324,7 @@ fn no_slot_is_lost_between_who_puts_and_who_allocates() {
 }
 
 #[test]
-fn two_who_allocate_get_slots_of_their_own() {
+fn two_that_allocate_get_slots_of_their_own() {
     explore(Some(3), || {
         let device = Device::new(4, 2);
         let other = with(&device, |device| device.take(2).unwrap());

@@ -69,7 +69,7 @@ fn clear<const F: usize>(tree: &Tree<F>) {
 }
 
 #[test]
-fn a_lookup_sees_what_moves_when_the_root_splits() {
+fn a_lookup_sees_entries_that_move_when_the_root_splits() {
     let seen = answers(2, || {
         let nodes = slab::<2>(4);
         let tree = tree(&nodes, 0, &[10, 20]);
@@ -86,7 +86,7 @@ fn a_lookup_sees_what_moves_when_the_root_splits() {
 }
 
 #[test]
-fn a_lookup_sees_what_moves_when_a_leaf_splits() {
+fn a_lookup_sees_entries_that_move_when_a_leaf_splits() {
     let seen = answers(1, || {
         let nodes = slab::<2>(8);
         // The leaves are [10, 20] and [30]; 20 will move to one of its own.
@@ -123,7 +123,7 @@ fn a_node_that_came_back_in_another_tree_is_not_believed() {
 }
 
 #[test]
-fn what_is_found_in_an_earlier_leaf_is_still_the_floor() {
+fn an_entry_of_an_earlier_leaf_is_still_the_floor() {
     let seen = answers(2, || {
         let nodes = slab::<2>(3);
         // The leaves are [5, 10] and [40]; the second begins at 30.

@@ -235,7 +235,7 @@ fn reader_against_reuse_with_a_bias_in_another_space() {
 }
 
 #[test]
-fn a_late_wake_up_meets_who_waits_for_the_words_next_reader() {
+fn a_late_wake_up_meets_a_waiter_for_the_words_next_reader() {
     explore(Some(2), || {
         let world = World::new(Biased);
         let (first, second) = (world.mmap_lock(1), world.mmap_lock(2));

@@ -57,7 +57,7 @@ impl Handed {
 }
 
 #[test]
-fn who_changes_the_word_and_wakes_is_never_missed() {
+fn a_change_of_the_word_with_a_wake_is_never_missed() {
     explore(None, || {
         let handed = Handed::new();
         let waiter = {
@@ -70,7 +70,7 @@ fn who_changes_the_word_and_wakes_is_never_missed() {
 }
 
 #[test]
-fn all_who_wait_are_woken() {
+fn all_waiters_are_woken() {
     explore(Some(3), || {
         let handed = Handed::new();
         let waiters = [(); 2].map(|()| {

@@ -135,7 +135,7 @@ fn a_fault_against_the_zap_of_its_table() {
 }
 
 #[test]
-fn a_fault_against_two_who_take_pages_out() {
+fn a_fault_against_two_that_take_pages_out() {
     explore(Some(3), || {
         let range = Range::new(2, 64);
         let others = [0, 1].map(|page| {

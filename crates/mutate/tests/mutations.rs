@@ -59,7 +59,7 @@ fn has_test(root: &Path, catch: &Catch) -> bool {
 }
 
 #[test]
-fn what_only_weakens_an_ordering_is_known_from_what_does_more() {
+fn mutations_of_orderings_alone_are_recognised() {
     let mutations = all(&root()).unwrap();
     let of_orderings = |name: &str| {
         let found = mutations.iter().find(|mutation| mutation.name == name);

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_machine_is_refused_in_a_line() {
+    fn an_invalid_machine_is_an_error_of_one_line() {
         let refused = |change: &dyn Fn(&mut Topology)| {
             let mut topology = named("broadwell-56").unwrap();
             change(&mut topology);

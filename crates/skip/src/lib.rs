@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_required_is_named_or_all() {
+    fn requirements_are_named_or_all() {
         assert!(!requires("", "root"));
         assert!(requires("cc, root", "root"));
         assert!(!requires("cc", "root"));

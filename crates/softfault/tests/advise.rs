@@ -61,7 +61,7 @@ fn bytes_are_as_with_the_kernel() {
 }
 
 #[test]
-fn what_is_free_is_what_it_was_or_zeros_until_it_is_written_to() {
+fn a_freed_page_is_old_or_zeros_until_it_is_written_to() {
     let bytes = 2 * LEAST_MEMORY;
     for engine in engines() {
         let before = engine.stats().resident_bytes;
@@ -99,7 +99,7 @@ fn what_is_free_is_what_it_was_or_zeros_until_it_is_written_to() {
 }
 
 #[test]
-fn it_says_what_is_where() {
+fn it_lists_the_mappings() {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(32 << 20);
     let engine = Engine::builder()
         .by_kernel(false)
@@ -156,7 +156,7 @@ fn reading_begins_before_the_touch() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_refused() {
+fn calls_that_the_kernel_refuses_are_refused() {
     let file = made_file("refused", MIB);
     for engine in engines() {
         for (ours, kernel) in [

@@ -56,7 +56,7 @@ fn zeros_until_written_and_everything_comes_back() {
 }
 
 #[test]
-fn a_sparse_map_costs_what_is_touched() {
+fn a_sparse_map_costs_only_touched_pages() {
     let engine = engine(16);
     let before = engine.stats().resident_bytes;
     let mut map = engine.map_anon(1 << 40).unwrap();
@@ -216,7 +216,7 @@ fn populated_memory_may_be_handed_to_system_calls() {
 }
 
 #[test]
-fn a_child_goes_on_with_what_it_inherits() {
+fn a_child_goes_on_with_inherited_memory() {
     let engine = engine(16);
     let mut map = engine.map_anon(MIB).unwrap();
     map[..MIB / 2].fill(9);

@@ -59,7 +59,7 @@ fn reserved() -> (usize, usize) {
 }
 
 #[test]
-fn what_is_reserved_is_left_out() {
+fn reserved_pages_are_left_out() {
     let before = reserved();
     let engine = Engine::builder().memory(64 * MIB).build_soft().unwrap();
     let after = reserved();
@@ -78,7 +78,7 @@ fn what_is_reserved_is_left_out() {
 }
 
 #[test]
-fn what_the_program_wrote_is_dumped_and_what_it_reads_of_files_is_not() {
+fn written_pages_are_dumped_and_read_only_files_are_not() {
     let file = made_file("core-dump", 8 * MIB);
     let engine = Engine::builder()
         .memory(32 * MIB)

@@ -369,7 +369,7 @@ fn sizes_are_had_or_refused() {
 }
 
 #[test]
-fn a_map_that_grows_again_shows_nothing_of_what_it_was() {
+fn a_map_that_grows_again_shows_no_old_bytes() {
     let engine = engine();
     let soft = Engine::builder()
         .by_kernel(false)

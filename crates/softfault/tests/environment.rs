@@ -234,8 +234,8 @@ fn blocks(output: &Output) -> Vec<String> {
 /// Once at the end of the process, however many engines it had: of main's return and of `exit` alike, and in
 /// a child of fork only if it served something.
 #[test]
-fn what_was_served_is_printed_at_exit() {
-    const TEST: &str = "what_was_served_is_printed_at_exit";
+fn statistics_are_printed_at_exit() {
+    const TEST: &str = "statistics_are_printed_at_exit";
     if let Some(scenario) = scenario() {
         return served(&scenario);
     }

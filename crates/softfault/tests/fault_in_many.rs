@@ -127,7 +127,7 @@ fn a_small_budget_is_kept() {
 }
 
 #[test]
-fn after_the_deadline_it_says_what_is_there() {
+fn after_the_deadline_it_reports_the_present_pages() {
     let (engine, _file, map) = scene("deadline", 64);
     let ranges = scattered(1000);
     assert_eq!(map.fault_in_many(&ranges[..500]).wait(), vec![Ok(()); 500]);
@@ -198,7 +198,7 @@ fn a_file_that_is_cut_off_meanwhile() {
 }
 
 #[test]
-fn private_maps_and_what_is_in_swap() {
+fn private_maps_and_pages_in_swap() {
     let file = made_file("private", LEN);
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
     let engine = Engine::builder()

@@ -187,7 +187,7 @@ fn a_child_has_maps_of_files_whose_numbers_were_taken() {
 
 /// madvise(MADV_DONTFORK), and the way back.
 #[test]
-fn a_child_has_not_what_it_is_not_to_have() {
+fn a_child_lacks_memory_that_is_not_lent() {
     let (_engine, map) = scene("kept");
     map.advise(softfault::Advice::DontFork).unwrap();
     assert_segv(forked(|| i32::from(touch(&map, 5))));
@@ -397,7 +397,7 @@ fn the_parent_goes_on_while_children_read() {
 }
 
 #[test]
-fn a_child_may_drop_what_it_inherits_whatever_others_were_doing() {
+fn a_child_may_drop_inherited_maps_at_any_moment() {
     let files: Vec<_> = (0..3)
         .map(|i| made_file(&format!("drop{i}"), 1 << 20))
         .collect();

@@ -187,8 +187,8 @@ fn refuse(rules: &[(libc::c_long, u32, u32)]) {
 
 /// Memory that a child can neither take over nor close is never zeros there.
 #[test]
-fn what_a_child_cannot_take_over_is_not_zeros() {
-    let test = "what_a_child_cannot_take_over_is_not_zeros";
+fn memory_that_a_child_cannot_take_over_is_not_zeros() {
+    let test = "memory_that_a_child_cannot_take_over_is_not_zeros";
     let Some(how) = child::scenario() else {
         for how in ["mmap", "mprotect too", "munmap too"] {
             child::succeeds(test, how);

@@ -74,7 +74,7 @@ async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
 }
 
 #[test]
-fn what_was_awaited_is_there() {
+fn awaited_pages_are_there() {
     let (engine, _file, map) = scene("awaited", 16, 4 << 20);
     block_on(map.fault_in(1_000_000..2_000_000)).unwrap();
     let residency = map.residency(1_000_000..2_000_000).unwrap();

@@ -95,7 +95,7 @@ fn a_part_is_the_programs_own_and_stays_when_the_map_goes() {
 }
 
 #[test]
-fn a_part_of_a_file_has_what_was_written_and_else_what_the_file_has() {
+fn a_part_of_a_file_has_the_writes_and_otherwise_the_file() {
     let (engine, _) = engine();
     let file = made_file("handed-over", PAGES * PAGE);
     // SAFETY: nobody writes to the file.

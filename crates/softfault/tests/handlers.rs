@@ -156,8 +156,8 @@ extern "C" fn crash(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
 }
 
 #[test]
-fn a_later_handler_is_got_in_front_of_and_gets_what_is_not_ours() {
-    let test = "a_later_handler_is_got_in_front_of_and_gets_what_is_not_ours";
+fn a_later_handler_is_put_behind_ours_and_gets_foreign_signals() {
+    let test = "a_later_handler_is_put_behind_ours_and_gets_foreign_signals";
     let ways = ["map", "advise", "stats", "fork"];
     let Some(how) = child::scenario() else {
         for how in ways {
@@ -222,8 +222,8 @@ fn a_handler_that_passes_on_to_ours_makes_no_circle() {
 /// Nobody wins for ever: who puts its own handler back each time keeps it at last, and
 /// `map` says so.
 #[test]
-fn two_who_insist_come_to_an_end() {
-    let test = "two_who_insist_come_to_an_end";
+fn two_that_insist_come_to_an_end() {
+    let test = "two_that_insist_come_to_an_end";
     if child::scenario().is_none() {
         return child::succeeds(test, "insist");
     }
@@ -274,8 +274,8 @@ extern "C" fn of_child(_: i32) {
 
 /// A child of a process that had an engine, with a handler and then an engine of its own.
 #[test]
-fn a_childs_own_handler_gets_what_is_not_ours() {
-    let test = "a_childs_own_handler_gets_what_is_not_ours";
+fn a_childs_own_handler_gets_foreign_signals() {
+    let test = "a_childs_own_handler_gets_foreign_signals";
     if child::scenario().is_none() {
         return child::succeeds(test, "child");
     }

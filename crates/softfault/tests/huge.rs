@@ -49,7 +49,7 @@ fn a_part_of_it_is_mapped_where_it_says() {
 }
 
 #[test]
-fn what_is_copied_is_what_is_there() {
+fn the_copy_has_the_present_bytes() {
     each(3, |backing| {
         let memory = memory(backing, 3);
         let map = memory.map().unwrap();
@@ -81,7 +81,7 @@ fn what_is_copied_is_what_is_there() {
 }
 
 #[test]
-fn what_was_brought_in_is_not_missing() {
+fn pages_brought_in_are_not_missing() {
     each(4, |backing| {
         let memory = memory(backing, 4);
         let map = memory.map().unwrap();
@@ -125,7 +125,7 @@ fn many_threads_touch_the_same_pages() {
 }
 
 #[test]
-fn what_is_cut_off_is_gone_and_comes_back_as_zeros() {
+fn pages_cut_off_are_gone_and_come_back_as_zeros() {
     each(4, |backing| {
         let memory = memory(backing, 4);
         let map = memory.map().unwrap();
@@ -152,7 +152,7 @@ fn what_is_cut_off_is_gone_and_comes_back_as_zeros() {
 }
 
 #[test]
-fn what_was_lengthened_is_served() {
+fn a_lengthened_mapping_is_served() {
     each(4, |backing| {
         let memory = memory(backing, 2);
         memory.truncate(4 * PAGE as u64).unwrap();
@@ -164,7 +164,7 @@ fn what_was_lengthened_is_served() {
 }
 
 #[test]
-fn what_was_given_back_is_zeros() {
+fn memory_given_back_is_zeros() {
     each(4, |backing| {
         let memory = memory(backing, 4);
         let map = memory.map().unwrap();
@@ -181,7 +181,7 @@ fn what_was_given_back_is_zeros() {
 }
 
 #[test]
-fn what_is_no_whole_page_is_refused() {
+fn sizes_of_no_whole_page_are_refused() {
     each(2, |backing| {
         let refused = |result: std::io::Result<()>, words: &str| {
             let error = result.unwrap_err();
@@ -252,8 +252,8 @@ extern "C" fn earlier(_signal: i32) {
 }
 
 #[test]
-fn what_cannot_be_served_goes_to_the_handler_before() {
-    let test = "what_cannot_be_served_goes_to_the_handler_before";
+fn unserved_faults_go_to_the_handler_before() {
+    let test = "unserved_faults_go_to_the_handler_before";
     if child::scenario().is_none() {
         assert_eq!(child::run(test, "before").status.code(), Some(7));
         return;
@@ -290,7 +290,7 @@ fn a_descriptor_is_enough() {
 }
 
 #[test]
-fn what_is_long_begins_at_a_multiple_of_a_table() {
+fn long_maps_begin_at_a_multiple_of_a_table() {
     const SPAN: usize = 1 << 30;
     let memory = memory(HugeBacking::Ordinary, 1024);
     let place = |map: &HugeMap| map.as_ptr() as usize % SPAN;
@@ -309,8 +309,8 @@ fn what_is_long_begins_at_a_multiple_of_a_table() {
 }
 
 #[test]
-fn the_engines_numbers_say_what_it_is_made_of() {
-    let test = "the_engines_numbers_say_what_it_is_made_of";
+fn the_engines_numbers_give_its_options() {
+    let test = "the_engines_numbers_give_its_options";
     if child::scenario().is_none() {
         // In a process of its own: the numbers are the process's.
         return child::succeeds(test, "alone");
@@ -410,7 +410,7 @@ fn writers_of_one_word_keep_each_others_bytes() {
 
 /// Pages that came by a read are not the kernel's to drop: they stay, and stay counted, until they are given back.
 #[test]
-fn what_was_brought_in_is_not_dropped() {
+fn pages_brought_in_are_not_dropped() {
     each(3, |backing| {
         let memory = memory(backing, 3);
         let map = memory.map().unwrap();

@@ -9,7 +9,7 @@ use softfault::{FaultError, HugeBacking, HugeMemory, HugeSize};
 use std::io::ErrorKind;
 
 #[test]
-fn a_map_that_the_pool_has_no_room_for_is_refused_with_what_to_do() {
+fn a_map_without_room_in_the_pool_is_refused_with_the_remedy() {
     let Some(_pool) = Pool::with(4) else { return };
     let (total, available) = (figure("nr_hugepages").unwrap(), available());
     let wanted = available + 5;
@@ -39,7 +39,7 @@ fn a_map_that_the_pool_has_no_room_for_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_is_reserved_is_there_although_the_pool_is_empty() {
+fn reserved_pages_are_there_although_the_pool_is_empty() {
     let Some(pool) = Pool::with(8) else { return };
     let memory = memory(HugeBacking::Hugetlb, 4);
     let before = available();
@@ -92,7 +92,7 @@ fn a_touch_with_an_empty_pool_dies_of_sigbus() {
 }
 
 #[test]
-fn what_is_given_back_goes_to_the_pool() {
+fn pages_given_back_go_to_the_pool() {
     let Some(_pool) = Pool::with(8) else { return };
     let before = available();
     let memory = memory(HugeBacking::Hugetlb, 8);
@@ -139,7 +139,7 @@ fn reservations_are_right_after_all_kinds_of_ends() {
 }
 
 #[test]
-fn without_a_pool_it_is_made_of_what_there_is() {
+fn without_a_pool_it_is_made_of_ordinary_memory() {
     let pool = Pool::locked();
     let has_any = |name| figure(name).is_some_and(|pages| pages > 0);
     if !has_any("nr_hugepages") && !has_any("nr_overcommit_hugepages") {

@@ -68,7 +68,7 @@ fn a_child_of_fork_goes_on_with_it() {
 }
 
 #[test]
-fn a_child_drops_what_it_inherited() {
+fn a_child_drops_inherited_maps() {
     let memory = memory(HugeBacking::Ordinary, 2);
     let maps: Vec<_> = (0..3).map(|_| memory.map().unwrap()).collect();
     let kept = memory.map().unwrap();
@@ -238,7 +238,7 @@ fn two_processes_have_one_page_table() {
 }
 
 #[test]
-fn what_a_map_leaves_the_next_finds() {
+fn the_next_map_finds_the_pages_of_the_last() {
     const PAGES: usize = 512;
     let Some(_pool) = Pool::with(PAGES as u64) else {
         return;

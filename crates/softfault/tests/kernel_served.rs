@@ -99,7 +99,7 @@ fn is_asked() -> bool {
 }
 
 #[test]
-fn what_the_page_cache_has_is_the_kernels() {
+fn cached_files_are_the_kernels() {
     let _alone = alone();
     let scratch = Scratch::new("warm", 1024);
     let file = scratch.warm();
@@ -131,7 +131,7 @@ fn what_the_page_cache_has_is_the_kernels() {
 }
 
 #[test]
-fn what_it_has_not_is_the_engines() {
+fn pages_that_it_lacks_are_the_engines() {
     let _alone = alone();
     let scratch = Scratch::new("cold", 1024);
     let file = scratch.cold();
@@ -150,7 +150,7 @@ fn what_it_has_not_is_the_engines() {
 /// Read here and there, with less memory than it takes: what was not read is brought into the page cache, and the
 /// kernel serves all of it.
 #[test]
-fn what_is_read_here_and_there_is_brought_in_as_a_whole() {
+fn scattered_reads_bring_the_file_in_as_a_whole() {
     let _alone = alone();
     const PAGES: usize = 16 << 10;
     let scratch = Scratch::new("scattered", PAGES);
@@ -327,7 +327,7 @@ fn locked_memory_shows_no_zeros_while_it_changes() {
 
 /// Whoever serves it: in a child of fork the kernel does.
 #[test]
-fn a_child_of_fork_reads_on_whoever_serves_it() {
+fn a_child_of_fork_reads_on_under_either_server() {
     let _alone = alone();
     let scratch = Scratch::new("forked", 1024);
     let file = scratch.warm();
@@ -346,7 +346,7 @@ fn a_child_of_fork_reads_on_whoever_serves_it() {
 }
 
 #[test]
-fn what_is_kept_stays_with_who_serves_it() {
+fn a_held_window_stays_with_its_server() {
     let _alone = alone();
     let scratch = Scratch::new("kept", 1024);
     let file = scratch.warm();
@@ -380,7 +380,7 @@ fn what_is_kept_stays_with_who_serves_it() {
 }
 
 #[test]
-fn behind_the_end_of_the_file_is_an_error_whoever_serves_it() {
+fn behind_the_end_of_the_file_is_an_error_under_either_server() {
     let _alone = alone();
     let scratch = Scratch::new("end", 1024);
     let file = scratch.warm();

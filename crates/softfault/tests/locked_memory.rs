@@ -170,8 +170,8 @@ fn mlock(map: &[u8], page: usize, pages: usize) -> bool {
 }
 
 #[test]
-fn what_the_program_locks_is_evicted_all_the_same() {
-    let test = "what_the_program_locks_is_evicted_all_the_same";
+fn memory_that_the_program_locks_is_evicted_too() {
+    let test = "memory_that_the_program_locks_is_evicted_too";
     let Some(scenario) = child::scenario() else {
         for scenario in ["mlock", "onfault", "current"] {
             child::succeeds(test, scenario);

@@ -267,12 +267,12 @@ fn empty_files_look_the_same() {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_the_same() {
+fn unmappable_files_are_the_same() {
     same(&ours::look_refused(), &theirs::look_refused());
 }
 
 #[test]
-fn what_is_no_descriptor_is_an_error() {
+fn an_invalid_descriptor_is_an_error() {
     // SAFETY: refused.
     let error = unsafe { softfault::Mmap::map(-1) }.unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));

@@ -19,7 +19,7 @@ fn engine() -> Engine {
 }
 
 #[test]
-fn what_is_locked_stays_and_the_rest_goes_round() {
+fn locked_pages_stay_and_the_others_take_turns() {
     for engine in engines() {
         let before = engine.stats().resident_bytes;
         let small = LEAST_MEMORY / 4;
@@ -95,7 +95,7 @@ fn a_map_that_is_read_only_is_locked_and_written_to_later() {
 }
 
 #[test]
-fn the_kernel_may_write_to_what_is_locked_whatever_goes_around_it() {
+fn the_kernel_may_write_to_locked_pages_beside_evictions() {
     let engine = engine();
     let source = made_file("source", 16 * PAGE);
     // Two windows side by side, and one around.
@@ -147,7 +147,7 @@ fn protect(range: &[u8]) {
 }
 
 #[test]
-fn what_was_protected_by_the_way_is_not_once_it_is_locked() {
+fn locked_pages_are_unprotected() {
     let engine = engine();
     let source = made_file("protected", 16 * PAGE);
     let mut map = engine.map_anon(16 * PAGE).unwrap();

@@ -42,7 +42,7 @@ fn refused(file: &File, as_expected: impl Fn(&io::Error) -> bool) {
 
 /// Failed before: each was an empty map.
 #[test]
-fn what_mmap_refuses_with_enodev() {
+fn files_that_mmap_refuses_with_enodev() {
     let (pipe, _writer) = io::pipe().unwrap();
     let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
     let open = |path| File::open(path).unwrap();
@@ -105,7 +105,7 @@ fn sealed(seals: i32) -> File {
 
 /// Without `unsafe` is mapped only what nobody can change or cut off.
 #[test]
-fn what_may_change_is_not_safe() {
+fn a_memfd_that_may_change_is_not_safe() {
     let (shrink, write) = (libc::F_SEAL_SHRINK, libc::F_SEAL_WRITE);
     for seals in [
         0,

@@ -32,7 +32,7 @@ fn copy(engine: &Engine, options: &MmapOptions, file: &File) -> MmapMut {
 }
 
 #[test]
-fn larger_than_memory_it_shows_the_file_and_what_was_written() {
+fn larger_than_memory_it_shows_the_file_and_the_writes() {
     for engine in engines() {
         let bytes = 3 * LEAST_MEMORY + 1234;
         let file = made_file("copy", bytes);
@@ -141,7 +141,7 @@ fn past_the_end_there_is_an_error_or_zeros() {
 }
 
 #[test]
-fn what_was_written_outlives_a_file_that_shrinks() {
+fn written_pages_outlive_a_file_that_shrinks() {
     let engine = engine();
     let before = engine.stats().resident_bytes;
     let bytes = LEAST_MEMORY;
@@ -203,7 +203,7 @@ fn shared_and_private_maps_of_a_file_go_side_by_side() {
 }
 
 #[test]
-fn system_calls_on_what_is_in_swap() {
+fn system_calls_on_pages_in_swap() {
     let engine = engine();
     let before = engine.stats().resident_bytes;
     let bytes = 3 * LEAST_MEMORY + 99;
@@ -266,7 +266,7 @@ impl Read for Pressing<'_> {
 }
 
 #[test]
-fn what_is_kept_for_a_system_call_is_not_protected_by_the_way() {
+fn pages_kept_for_a_system_call_are_not_protected() {
     let engine = engine();
     let bytes = 3 * LEAST_MEMORY;
     let source = made_file("pressing", 15 * PAGE);
@@ -298,8 +298,8 @@ fn what_is_kept_for_a_system_call_is_not_protected_by_the_way() {
 }
 
 #[test]
-fn a_write_to_what_may_only_be_read_is_the_end() {
-    const TEST: &str = "a_write_to_what_may_only_be_read_is_the_end";
+fn a_write_to_read_only_memory_is_the_end() {
+    const TEST: &str = "a_write_to_read_only_memory_is_the_end";
     let Some(name) = scenario() else {
         for name in ["resident", "missing"] {
             dies_of(libc::SIGSEGV, TEST, name);

@@ -291,8 +291,8 @@ impl Drop for Group {
 
 /// What does not fit goes past the page cache, and what others have there stays; what fits is left there.
 #[test]
-fn a_memory_cgroup_bounds_what_stays_in_the_page_cache() {
-    const TEST: &str = "a_memory_cgroup_bounds_what_stays_in_the_page_cache";
+fn a_memory_cgroup_bounds_the_page_cache() {
+    const TEST: &str = "a_memory_cgroup_bounds_the_page_cache";
     if let Some(scenario) = scenario() {
         return scan_in_child(&scenario);
     }
@@ -451,7 +451,7 @@ fn files_without_a_disk_and_with_holes() {
 /// Reads that were started and that nobody came for: the engine goes all the same, and so does a map of
 /// another file.
 #[test]
-fn what_was_read_ahead_is_left_behind() {
+fn prefetched_pages_are_left_behind() {
     for reads in ALL {
         let files: Vec<_> = (0..4).map(|_| made_file("left", 8 * MIB)).collect();
         for _ in 0..3 {

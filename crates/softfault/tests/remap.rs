@@ -118,7 +118,7 @@ fn without_leave_to_move_it_stays_where_it_is() {
 }
 
 #[test]
-fn what_is_locked_stays_so() {
+fn locked_pages_stay_locked() {
     for engine in engines() {
         let before = engine.stats().resident_bytes;
         let mut map = engine.map_anon(100 * PAGE);

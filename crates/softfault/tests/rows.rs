@@ -180,7 +180,7 @@ fn where_the_program_locks_memory_pages_are_copied() {
 }
 
 #[test]
-fn a_child_reads_what_its_parent_moved_and_the_parent_goes_on() {
+fn a_child_reads_memory_that_its_parent_moved_and_the_parent_goes_on() {
     let file = made_file("forked", FILE);
     let engine = engine(Faults::Signals).unwrap();
     let map = map(&engine, &file);

@@ -66,7 +66,7 @@ fn byte(map: &[u8], at: usize) -> u8 {
 }
 
 #[test]
-fn what_is_written_is_seen_by_all_at_once() {
+fn writes_are_seen_by_all_at_once() {
     let _alone = alone();
     let scratch = Scratch::new("seen");
     let file = scratch.open();
@@ -105,7 +105,7 @@ fn what_is_written_is_seen_by_all_at_once() {
 
 /// While a map writes, the kernel serves: nothing takes the file back.
 #[test]
-fn the_kernel_keeps_what_is_written_to() {
+fn the_kernel_keeps_written_maps() {
     let _alone = alone();
     let scratch = Scratch::new("keeps");
     let file = scratch.open();
@@ -194,7 +194,7 @@ fn nothing_is_lost_at_the_end_of_a_process() {
 }
 
 #[test]
-fn what_only_the_kernel_has_is_counted() {
+fn maps_of_the_kernel_are_counted() {
     let _alone = alone();
     let engine = engine();
     let before = engine.stats().kernel;

@@ -308,8 +308,8 @@ fn disturb(touches: usize, work: impl Fn(usize) + Send) {
 }
 
 #[test]
-fn a_handler_may_touch_maps_whatever_it_interrupts() {
-    let test = "a_handler_may_touch_maps_whatever_it_interrupts";
+fn a_handler_may_touch_maps_at_any_interruption() {
+    let test = "a_handler_may_touch_maps_at_any_interruption";
     if child::scenario().is_none() {
         return child::succeeds(test, "disturbed");
     }
@@ -414,8 +414,8 @@ fn foreign_page() -> *const u8 {
 }
 
 #[test]
-fn a_sigbus_that_is_not_ours_goes_to_who_had_it_before() {
-    let test = "a_sigbus_that_is_not_ours_goes_to_who_had_it_before";
+fn a_sigbus_that_is_not_ours_goes_to_the_handler_before() {
+    let test = "a_sigbus_that_is_not_ours_goes_to_the_handler_before";
     let served = || {
         let file = made_file("served", 1 << 20);
         check(&map(&engine(), &file), 70_000);

@@ -24,7 +24,7 @@ fn file(bytes: usize) -> File {
 }
 
 #[test]
-fn a_file_larger_than_the_budget_is_what_it_is() {
+fn a_file_larger_than_the_budget_shows_its_bytes() {
     let bytes = 3 * LEAST_MEMORY + 1234;
     let file = file(bytes);
     let engine = engine(LEAST_MEMORY);
@@ -53,7 +53,7 @@ fn a_file_larger_than_the_budget_is_what_it_is() {
 }
 
 #[test]
-fn what_is_pinned_stays() {
+fn pinned_pages_stay() {
     let file = file(2 * LEAST_MEMORY);
     let engine = engine(LEAST_MEMORY);
     let map = engine.map(&file).unwrap();
@@ -271,7 +271,7 @@ mod huge {
     }
 
     #[test]
-    fn maps_and_forks_share_what_is_written() {
+    fn maps_and_forks_share_written_pages() {
         let engine = engine(8);
         let memory = engine.huge_file(3 * HUGE + 1).unwrap();
         assert_eq!((memory.len(), memory.resident_bytes()), (4 * HUGE, 0));
@@ -305,7 +305,7 @@ mod huge {
     }
 
     #[test]
-    fn what_the_pool_has_not_is_refused() {
+    fn more_than_the_pool_is_refused() {
         let engine = engine(4);
         let memory = engine.huge_file(3 * HUGE).unwrap();
         let map = memory.map().unwrap();

@@ -192,8 +192,8 @@ fn swap_is_swap() {
 /// A child of fork whose parent has memory in swap and a private map of a file: all
 /// descriptors that it inherits are closed, other files opened in their place.
 #[test]
-fn a_child_reads_what_it_inherited() {
-    let test = "a_child_reads_what_it_inherited";
+fn a_child_reads_inherited_memory() {
+    let test = "a_child_reads_inherited_memory";
     if child::scenario().is_none() {
         return child::succeeds(test, "alone");
     }

@@ -302,7 +302,7 @@ fn a_file_that_may_not_be_opened_anew_is_read_through_the_callers() {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_refused() {
+fn unmappable_files_are_refused() {
     let refused = |fd: &dyn AsFd| FileStore::open(fd.as_fd(), None).expect_err("refused");
     let directory = File::open(env!("CARGO_TARGET_TMPDIR")).expect("open");
     assert_eq!(refused(&directory).kind(), ErrorKind::IsADirectory);

@@ -109,7 +109,7 @@ fn a_full_ring_takes_fewer() {
 }
 
 #[test]
-fn polling_delivers_what_nobody_waits_for() {
+fn polling_delivers_reads_without_a_waiter() {
     for kind in KINDS {
         let scratch = Scratch::on_disk().filled(32 * PAGE);
         let store = open(&scratch, &rings(kind, 32));

@@ -201,7 +201,7 @@ fn a_short_read_never_shows_half_a_page() {
 }
 
 #[test]
-fn pages_that_cannot_be_written_stay_and_who_needs_memory_is_told() {
+fn pages_that_cannot_be_written_stay_and_faults_that_need_memory_fail() {
     for errno in [libc::ENOSPC, libc::EIO] {
         over_both(|soft| {
             let mut scene = Scene::over(soft, 4 * PAGES, PAGES);
@@ -255,7 +255,7 @@ fn full_swap_is_no_memory_until_something_goes() {
 }
 
 #[test]
-fn a_read_that_hangs_holds_up_only_who_wants_that_page() {
+fn a_read_that_hangs_holds_up_only_threads_that_want_that_page() {
     over_both(|soft| {
         let scene = Scene::new(soft);
         let page = scene.swapped();
@@ -302,7 +302,7 @@ fn reads_of_other_pages_go_on_while_one_hangs() {
 }
 
 #[test]
-fn a_write_that_hangs_holds_up_only_who_needs_memory() {
+fn a_write_that_hangs_holds_up_only_threads_that_need_memory() {
     over_both(|soft| {
         let mut scene = Scene::new(soft);
         (0..PAGES).for_each(|page| scene.write(page).unwrap());
@@ -344,7 +344,7 @@ extern "C" fn count(_: libc::c_int) {
 }
 
 #[test]
-fn signals_of_who_waits_for_a_read_come_when_it_ends() {
+fn signals_of_a_thread_that_waits_for_a_read_come_when_it_ends() {
     over_both(|soft| {
         let scene = Scene::new(soft);
         let page = scene.swapped();

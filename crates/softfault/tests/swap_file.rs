@@ -14,7 +14,7 @@ use store_scene::{Frames, Inbox, PAGE, reads};
 use swap_scene::{BOTH, Pages, check, discard, disk, fill, places, swap_file, until};
 
 #[test]
-fn what_is_written_comes_back() {
+fn written_pages_come_back() {
     for (dir, compression) in places()
         .into_iter()
         .flat_map(|dir| BOTH.map(|kind| (dir, kind)))
@@ -45,7 +45,7 @@ fn a_disk_is_written_past_the_page_cache() {
 }
 
 #[test]
-fn whatever_comes_and_goes_the_last_version_is_there() {
+fn the_last_version_survives_all_traffic() {
     for (seed, compression) in (0..4).flat_map(|seed| BOTH.map(|kind| (seed, kind))) {
         const SLOTS: usize = 700;
         let file = swap_file(disk(), SLOTS, compression);
@@ -169,7 +169,7 @@ fn a_packed_slot_that_was_never_written_is_an_error() {
 }
 
 #[test]
-fn what_compresses_takes_less() {
+fn compressible_pages_take_less() {
     let file = swap_file(disk(), 4096, Compression::Lz4);
     let pages = Pages::new(1024);
     for round in 0..4 {
@@ -209,7 +209,7 @@ fn space_that_nobody_has_goes_back_to_the_disk() {
 }
 
 #[test]
-fn engines_say_what_their_swap_is() {
+fn engines_report_their_swap() {
     let swap = Swap::in_dir(disk());
     let engine = Engine::builder()
         .by_kernel(false)

@@ -163,7 +163,7 @@ fn write_to_hands_the_writers_error_on() {
 }
 
 #[test]
-fn read_at_copies_what_there_is() {
+fn read_at_copies_the_available_bytes() {
     let (_engine, map) = scene("read-at");
     let mut buffer = vec![0; 10_000];
     assert_eq!(map.read_at(&mut buffer, 4000).unwrap(), 10_000);

@@ -192,8 +192,8 @@ fn private_memory_is_zeros_or_the_file_again() {
 }
 
 #[test]
-fn private_memory_in_swap_comes_back_and_what_is_locked_stays_counted() {
-    if !alone("private_memory_in_swap_comes_back_and_what_is_locked_stays_counted") {
+fn private_memory_in_swap_comes_back_and_locked_pages_stay_counted() {
+    if !alone("private_memory_in_swap_comes_back_and_locked_pages_stay_counted") {
         return;
     }
     swap_comes_back(&engine());
@@ -311,8 +311,8 @@ fn thrown_away_at_once(engine: &Engine) {
 }
 
 #[test]
-fn what_the_program_unmapped_is_an_error() {
-    let test = "what_the_program_unmapped_is_an_error";
+fn memory_that_the_program_unmapped_is_an_error() {
+    let test = "memory_that_the_program_unmapped_is_an_error";
     let Some(_) = child::scenario() else {
         return child::dies_of(libc::SIGSEGV, test, "unmapped");
     };
@@ -327,8 +327,8 @@ fn what_the_program_unmapped_is_an_error() {
 }
 
 #[test]
-fn what_the_program_seals_is_right_and_stays() {
-    if !alone("what_the_program_seals_is_right_and_stays") {
+fn sealed_memory_is_right_and_stays() {
+    if !alone("sealed_memory_is_right_and_stays") {
         return;
     }
     /// `mseal(2)`, of Linux 6.10.

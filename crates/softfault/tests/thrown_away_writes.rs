@@ -42,8 +42,8 @@ fn check(map: &MmapMut, pages: Range<usize>, written: u8) {
 }
 
 #[test]
-fn what_was_expected_to_be_written_to_may_be_gone() {
-    if !alone("what_was_expected_to_be_written_to_may_be_gone") {
+fn pages_with_expected_writes_may_be_gone() {
+    if !alone("pages_with_expected_writes_may_be_gone") {
         return;
     }
     const PAGES: usize = 64 * FOLIO;
@@ -70,8 +70,8 @@ fn what_was_expected_to_be_written_to_may_be_gone() {
 }
 
 #[test]
-fn what_is_flushed_may_be_gone() {
-    if !alone("what_is_flushed_may_be_gone") {
+fn flushed_pages_may_be_gone() {
+    if !alone("flushed_pages_may_be_gone") {
         return;
     }
     const PAGES: usize = 20 * FOLIO;
@@ -95,8 +95,8 @@ fn what_is_flushed_may_be_gone() {
 }
 
 #[test]
-fn what_is_evicted_may_be_gone() {
-    if !alone("what_is_evicted_may_be_gone") {
+fn evicted_pages_may_be_gone() {
+    if !alone("evicted_pages_may_be_gone") {
         return;
     }
     const PAGES: usize = 4 * LEAST_MEMORY / PAGE;

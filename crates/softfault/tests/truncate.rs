@@ -261,7 +261,7 @@ fn a_change_by_others_shows_after_invalidate_and_in_new_maps() {
 }
 
 #[test]
-fn invalidate_forgets_exactly_what_it_says() {
+fn invalidate_forgets_exactly_its_range() {
     let file = made_file("exactly", 1 << 20);
     let engine = engine();
     let map = map(&engine, &file);

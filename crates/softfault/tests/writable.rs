@@ -108,7 +108,7 @@ fn neighbours_stay_as_others_have_written_them() {
 
 /// What cannot be had under the budget is the kernel's, or its error.
 #[test]
-fn what_is_not_to_be_had_is_the_kernels() {
+fn maps_that_the_engine_cannot_serve_are_the_kernels() {
     let scratch = Scratch::new("kernels", 512 * PAGE);
     let engine = engine(16 << 20);
     let file = scratch.open();
@@ -134,7 +134,7 @@ fn what_is_not_to_be_had_is_the_kernels() {
 }
 
 #[test]
-fn what_is_old_is_written_back_unasked() {
+fn old_pages_are_written_back_without_a_call() {
     let scratch = Scratch::new("older", 64 * PAGE);
     let engine = engine(16 << 20);
     let file = scratch.open();
@@ -156,7 +156,7 @@ fn what_is_old_is_written_back_unasked() {
 
 /// Also while others make more dirty than the device takes, of a page that no eviction comes to.
 #[test]
-fn what_is_old_is_written_back_under_load_too() {
+fn old_pages_are_written_back_under_load_too() {
     const PAGES: usize = (48 << 20) / PAGE;
     let scratch = Scratch::new("load", PAGES * PAGE);
     let engine = engine(10 << 20);
@@ -225,7 +225,7 @@ fn system_calls_get_pages_that_they_can_write_to() {
 
 /// A flush of many pages protects all of the window: what is dirty beside them is open to a system call all the same.
 #[test]
-fn what_was_protected_with_others_is_open_to_system_calls() {
+fn pinned_pages_in_a_protected_window_are_open_to_system_calls() {
     const FOLIOS: usize = 80;
     const FOLIO: usize = 16 * PAGE;
     let scratch = Scratch::new("opened", FOLIOS * FOLIO);
@@ -483,7 +483,7 @@ fn a_touch_past_the_end_does_not_make_a_file_longer() {
 
 /// What was written past where a file was to be cut is there if it could not be cut.
 #[test]
-fn a_file_that_cannot_become_shorter_keeps_what_was_written() {
+fn a_file_that_cannot_become_shorter_keeps_its_writes() {
     let scratch = Scratch::new("uncut", 64 * PAGE);
     let engine = engine(16 << 20);
     let file = scratch.open();

@@ -42,8 +42,8 @@ fn a_process_that_ends_by_itself_loses_nothing() {
 
 /// Writes beyond RLIMIT_FSIZE are refused: reported once, and nothing is lost.
 #[test]
-fn what_cannot_be_written_is_told_once_and_stays() {
-    const TEST: &str = "what_cannot_be_written_is_told_once_and_stays";
+fn write_errors_are_reported_once_and_pages_stay() {
+    const TEST: &str = "write_errors_are_reported_once_and_pages_stay";
     let Some(path) = scenario() else {
         let scratch = Scratch::new("refused", 64 * PAGE);
         child::succeeds(TEST, scratch.0.to_str().unwrap());

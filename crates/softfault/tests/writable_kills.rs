@@ -78,8 +78,8 @@ fn stored(page: &[u8], number: usize, before: impl Fn(u64, u64) -> bool) -> u64 
 
 /// What a flush had covered is in the file, nothing is older than the flush says, and nothing newer than what was stored.
 #[test]
-fn what_a_flush_covered_survives_a_kill() {
-    const TEST: &str = "what_a_flush_covered_survives_a_kill";
+fn flushed_stores_survive_a_kill() {
+    const TEST: &str = "flushed_stores_survive_a_kill";
     const PAGES: usize = 2048;
     if let Some(path) = scenario() {
         // Less than the file: pages are evicted, too.
@@ -114,8 +114,8 @@ fn what_a_flush_covered_survives_a_kill() {
 /// A record is flushed before the word that says that it is there is stored, and that word never: where the word is in the
 /// file, the record is, however the pages went there.
 #[test]
-fn what_is_stored_after_a_flush_is_not_there_without_it() {
-    const TEST: &str = "what_is_stored_after_a_flush_is_not_there_without_it";
+fn stores_after_a_flush_need_another_one() {
+    const TEST: &str = "stores_after_a_flush_need_another_one";
     /// The word's page, the records, and pages that are only there to have others evicted.
     const RECORDS: usize = 64;
     const REST: usize = 3000;

@@ -36,7 +36,7 @@ impl<R: Read> Read for Slow<R> {
 }
 
 #[test]
-fn what_is_written_over_is_not_read() {
+fn overwritten_pages_are_not_read() {
     const BYTES: usize = 24 << 20;
     let scratch = Scratch::new("from", BYTES);
     let source = Scratch::new("source", 0);
@@ -124,7 +124,7 @@ impl Read for Breaks {
 }
 
 #[test]
-fn what_a_reader_had_before_its_error_is_written() {
+fn bytes_before_a_readers_error_are_written() {
     let scratch = Scratch::new("breaks", 4 * PAGE);
     let file = scratch.open();
     for (_, engine) in both() {
@@ -368,7 +368,7 @@ fn whole_pages_are_written_beside_readers_and_eviction() {
 
 /// The blocks of what the file has become longer by are asked for, also in the part that it ended in, and those of what was cut off once more.
 #[test]
-fn what_a_file_has_become_longer_by_is_reserved_at_the_store() {
+fn blocks_of_a_lengthened_file_are_reserved_at_the_store() {
     small_disk::with_file("w-longer", |file| {
         let engine = engine(16 << 20);
         let mut map = write(&engine, &file);
@@ -427,7 +427,7 @@ fn a_file_of_holes_is_written_in_order_with_few_faults() {
 /// A file system that its kernel has made read-only: what was written stays in memory and is read, each flush says why it is not in the
 /// file, and what a flush had covered before is there.
 #[test]
-fn a_file_system_that_becomes_read_only_keeps_what_was_flushed() {
+fn a_file_system_that_becomes_read_only_keeps_flushed_stores() {
     let dir = std::env::temp_dir().join(format!("softfault-w-remount-{}", std::process::id()));
     let image = dir.with_extension("image");
     let command = |name: &str, arguments: &[&str]| {

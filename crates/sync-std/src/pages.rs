@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_zeros_whoever_had_it() {
+    fn a_page_is_zeros_after_any_owner() {
         for bytes in [PAGE, 3 * PAGE] {
             for _ in 0..2 * KEPT {
                 let page = map(bytes).unwrap();

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_none() {
+    fn a_missing_file_is_none() {
         assert_eq!(sysctl("vm.no_such_thing"), None);
         assert_eq!(figure("/proc/self/status", "NoSuchKey"), None);
         assert!(figure("/proc/self/status", "Threads").is_some());

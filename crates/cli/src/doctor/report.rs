@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_names_what_lacks() {
+    fn the_line_names_the_lack() {
         let served = finding(served_fault::NAME, State::Ok);
         let findings = [
             served,

@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_view_writes_the_other_reads() {
+    fn one_view_reads_the_writes_of_the_other() {
         let parent = Counters::create(3).unwrap();
         let fd = parent.file.try_clone().unwrap();
         let child = Counters::over(fd, 3).unwrap();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_and_an_ordinary_end_bring_back_what_it_was() {
+    fn a_panic_and_an_ordinary_end_restore_the_setting() {
         let dir = tempfile::tempdir().unwrap();
         let device = device(dir.path(), "8192\n");
         let interrupt = Interrupt::catch().unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_says_why_in_one_line() {
+    fn an_invalid_setting_is_an_error_of_one_line() {
         let setting = PathBuf::from("/proc/self/no such setting");
         let why = Device { setting }.may_set().unwrap_err();
         assert!(why.starts_with("cannot set /proc/self/no such") && why.lines().count() == 1);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_bytes_are_read() {
         let mut row = parse(LEAST).unwrap().remove(0);
         let again = |row: &Row| parse(&json(std::slice::from_ref(row))).unwrap().remove(0);
         assert!(again(&row).simulated.is_none());
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_refused_with_its_reason() {
+    fn invalid_results_are_refused_with_the_reason() {
         for (text, why) in [
             ("", "not JSON"),
             ("[1", "not JSON"),

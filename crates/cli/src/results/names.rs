@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_mean_what_their_policies_are() {
+    fn names_mean_their_policies() {
         assert!(same("softfault:retry=vma-lock+pin=no", "softfault:pin=no"));
         assert!(same(
             "softfault:pin=no+lock=rwsem",

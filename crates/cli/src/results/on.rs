@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_ahead_is_for_what_reads_ahead() {
+    fn a_read_ahead_setting_is_for_engines_that_read_ahead() {
         let at = |name: &str| name.parse::<On>().unwrap().at_read_ahead(128);
         let name = |name: &str| at(name).unwrap().to_string();
         assert_eq!(name("kernel"), "kernel:read_ahead_kb=128");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_engine_is_told_what_is_one() {
+    fn an_unknown_engine_is_an_error_with_the_known_ones() {
         let error = |name: &str| name.parse::<On>().unwrap_err();
         for word in ["kernel-random", "pread", "softfault:POLICY=VALUE"] {
             assert!(error("windows").contains(word), "{}", error("windows"));

@@ -91,7 +91,7 @@ mod tests {
 
     /// A textbook's samples, with p = 0.021 (27.5 … against 27.1 …), and noise that stays noise.
     #[test]
-    fn welch_marks_what_is_beyond_the_noise() {
+    fn welch_marks_changes_beyond_the_noise() {
         let a = [
             27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7,
             21.4,

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused() {
+    fn programs_that_cannot_run_are_refused() {
         let error = |workload, words: &[&str]| {
             let error = plan(workload, &args(words)).unwrap_err();
             assert_eq!(error.exit_code(), 2);

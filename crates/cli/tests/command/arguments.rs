@@ -157,7 +157,7 @@ fn wrong_arguments_are_one_line_and_code_2() {
 }
 
 #[test]
-fn engines_and_policies_that_there_are_not_are_told_what_there_is() {
+fn unknown_engines_and_policies_are_errors_with_the_known_ones() {
     let dir = directory();
     for (on, words) in [
         (
@@ -187,7 +187,7 @@ fn engines_and_policies_that_there_are_not_are_told_what_there_is() {
 }
 
 #[test]
-fn what_a_workload_has_no_use_for_is_refused() {
+fn options_without_use_for_a_workload_are_refused() {
     let dir = directory();
     for (arguments, word) in [
         ("warm-start --on pread", "pread maps nothing"),

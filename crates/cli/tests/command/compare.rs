@@ -59,7 +59,7 @@ fn two_engines_of_one_file_in_mmtests_shape() {
 
 /// The whole text, as it was checked by hand against the documents.
 #[test]
-fn tables_are_what_they_were_found_to_be() {
+fn tables_agree_with_the_documented_ones() {
     let before_after = |before: &'static str, after| vec!["--before", before, "--after", after];
     let retries = ["mmap-lock", "vma-lock"].map(|on| format!("softfault:retry={on}+pin=no"));
     for (name, arguments) in [
@@ -224,7 +224,7 @@ fn one_run_is_never_marked_and_a_run_given_up_is_said_to_be() {
 }
 
 #[test]
-fn what_one_side_lacks_is_named() {
+fn rows_that_one_side_lacks_are_named() {
     let dir = directory();
     let after = changed(dir.path(), "sparse.json", |rows| {
         rows.retain(|row| !(row["pattern"] == "random" && row["on"] == "pread"));
@@ -265,7 +265,7 @@ fn a_result_can_come_from_a_pipe() {
 }
 
 #[test]
-fn what_is_no_result_is_refused() {
+fn invalid_results_are_refused() {
     let dir = directory();
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -317,7 +317,7 @@ fn what_is_no_result_is_refused() {
 }
 
 #[test]
-fn the_help_says_what_a_mark_means() {
+fn the_help_explains_the_marks() {
     let (code, out, _) = finish(&mut softfault(&["lab", "compare", "--help"]));
     assert_eq!(code, 0);
     assert!(

@@ -132,7 +132,7 @@ fn this_machine_is_told_in_rows_and_in_a_table() {
 }
 
 #[test]
-fn what_is_probed_agrees_with_what_the_machine_says() {
+fn the_probe_agrees_with_the_machine() {
     let (_, rows) = rows(&mut softfault(&["doctor"]));
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let release = read("/proc/sys/kernel/osrelease");

@@ -111,7 +111,7 @@ fn a_parked_mapping_keeps_page_tables() {
 }
 
 #[test]
-fn a_pool_that_is_too_small_is_said_with_what_to_do() {
+fn a_pool_that_is_too_small_is_reported_with_the_remedy() {
     let dir = directory();
     let mut run = softfault(&["lab", "run", "hugetlb", "--size", "1024G", "--on", "kernel"]);
     let (code, out, _) = finish(run.current_dir(dir.path()));

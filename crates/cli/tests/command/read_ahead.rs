@@ -122,7 +122,7 @@ fn the_table_ends_with_how_far_the_kernel_reads_ahead() {
 }
 
 #[test]
-fn ctrl_c_brings_back_what_it_was() {
+fn ctrl_c_restores_the_setting() {
     for (number, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
         let dir = directory();
         let Some(setting) = setting(dir.path()) else {
@@ -143,7 +143,7 @@ fn ctrl_c_brings_back_what_it_was() {
 }
 
 #[test]
-fn a_run_that_fails_brings_back_what_it_was() {
+fn a_run_that_fails_restores_the_setting() {
     let dir = directory();
     let Some(setting) = setting(dir.path()) else {
         return;

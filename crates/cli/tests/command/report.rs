@@ -181,7 +181,7 @@ fn policies_and_workloads_have_their_charts() {
 }
 
 #[test]
-fn what_swaps_stands_beside_the_device_the_kernel_and_an_lru() {
+fn workloads_that_swap_stand_beside_the_device_the_kernel_and_an_lru() {
     let dir = directory();
     let page = page(dir.path(), &[stored("swapping.json")]);
     for text in [
@@ -226,7 +226,7 @@ fn files_that_measured_the_same_are_told_apart() {
 }
 
 #[test]
-fn what_cannot_be_a_page_is_refused() {
+fn an_invalid_page_size_is_refused() {
     let dir = directory();
     let here = dir.path().to_str().unwrap();
     let good = stored("sparse.json");

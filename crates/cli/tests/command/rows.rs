@@ -359,7 +359,7 @@ fn each_repeat_begins_with_the_next_engine() {
 }
 
 #[test]
-fn a_run_that_does_not_end_is_given_up_with_what_it_had_done() {
+fn a_run_that_does_not_end_is_given_up_with_its_work() {
     let dir = directory();
     let rows = lab(
         "random",

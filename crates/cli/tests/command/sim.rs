@@ -69,7 +69,7 @@ fn a_seed_is_the_same_run_in_every_process() {
 }
 
 #[test]
-fn rows_have_what_readers_ask_for() {
+fn rows_have_the_fields_that_readers_need() {
     for row in rows(&with("pft", &["--seeds", "1"])) {
         for name in ["workload", "policy", "topology", "digest"] {
             assert!(row[name].is_string(), "{name}");
@@ -111,7 +111,7 @@ fn rows_have_what_readers_ask_for() {
 }
 
 #[test]
-fn the_lab_compares_what_the_simulator_wrote() {
+fn the_lab_compares_files_of_the_simulator() {
     let dir = directory();
     let path = dir.path().join("pft.json");
     let path = path.to_str().unwrap();

@@ -12,7 +12,7 @@ fn sum(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_sum_is_the_files_whatever_its_length() {
+fn a_sum_is_the_files_at_any_length() {
     let dir = directory();
     let path = dir.path().join("file");
     // Empty, a byte, a page but one, a partial last page, and one larger than the budget.
@@ -46,7 +46,7 @@ fn a_budget_below_the_minimum_is_refused() {
 
 /// Failed before: the sum of nothing, or refused.
 #[test]
-fn what_cannot_be_mapped_is_read() {
+fn unmappable_files_are_read() {
     let expected = sum(&std::fs::read("/proc/version").unwrap());
     let (code, out, err) = finish(&mut softfault(&["sum", "/proc/version"]));
     assert_eq!((code, out), (0, format!("{expected}  /proc/version\n")));

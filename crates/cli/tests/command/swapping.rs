@@ -176,7 +176,7 @@ fn a_snapshot_is_walked_while_threads_write() {
 }
 
 #[test]
-fn the_tables_name_what_swaps() {
+fn the_tables_name_workloads_that_swap() {
     let dir = directory();
     let arguments = "anon --on direct --size 4M --memory 4M --threads 2 --seconds 0.1 --give-up 60";
     let mut run = softfault(&["lab", "run"]);

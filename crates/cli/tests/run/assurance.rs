@@ -33,7 +33,7 @@ fn a_file_that_somebody_writes_to_is_handed_back_before() {
 }
 
 #[test]
-fn a_program_writes_to_what_it_has_mapped() {
+fn a_program_writes_to_its_maps() {
     let Some(cases) = Cases::of_its_own("writes-itself") else {
         return;
     };

@@ -35,7 +35,7 @@ fn with(program: &Path, how: &str, more: &[&str]) -> (Output, Vec<stats::Process
 }
 
 #[test]
-fn every_class_of_calls_finds_what_is_not_in_memory() {
+fn every_class_of_calls_finds_missing_pages() {
     let Some(program) = compile("calls.c", &directory("calls").join("calls"), &[]) else {
         return;
     };

@@ -147,7 +147,7 @@ cases! {
 }
 
 #[test]
-fn system_calls_find_what_is_not_in_memory() {
+fn system_calls_find_missing_pages() {
     let Some(cases) = Cases::get() else { return };
     for stats in cases.run("calls") {
         assert_eq!(stats[0].taken(), 1);
@@ -173,7 +173,7 @@ fn messages_serve_calls_that_the_program_makes_itself() {
 }
 
 #[test]
-fn children_have_what_their_parent_has() {
+fn children_have_their_parents_memory() {
     let Some(cases) = Cases::get() else { return };
     for stats in cases.run("forks") {
         let taken: Vec<_> = stats.iter().map(ProcessStats::taken).collect();
@@ -209,7 +209,7 @@ fn a_signal_ends_the_program_as_it_would() {
 }
 
 #[test]
-fn what_is_declined_is_named() {
+fn declined_mappings_are_named() {
     let Some(cases) = Cases::of_its_own("declined") else {
         return;
     };

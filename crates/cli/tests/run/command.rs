@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 #[test]
-fn what_cannot_be_is_refused_in_a_line() {
+fn impossible_options_are_an_error_of_one_line() {
     let refused = [
         (&["--memory", "1K"][..], "at least"),
         (&["--memory", "lots"], "not a size"),
@@ -42,7 +42,7 @@ fn the_program_sees_no_difference() {
 }
 
 #[test]
-fn what_is_preloaded_already_stays() {
+fn libraries_preloaded_already_stay() {
     let shows = ["sh", "-c", "echo $LD_PRELOAD"];
     let with = softfault_run()
         .env("LD_PRELOAD", "libm.so.6")

@@ -45,7 +45,7 @@ fn both(form: &str) -> [String; 2] {
 }
 
 #[test]
-fn what_stats_say_in_text() {
+fn statistics_in_text() {
     if Cases::get().is_none() {
         return;
     }
@@ -68,7 +68,7 @@ fn what_stats_say_in_text() {
 }
 
 #[test]
-fn what_stats_say_in_json() {
+fn statistics_in_json() {
     if Cases::get().is_none() {
         return;
     }

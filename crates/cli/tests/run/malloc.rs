@@ -108,7 +108,7 @@ fn blocks_are_aligned_as_they_are_asked_to_be() {
 }
 
 #[test]
-fn what_no_memory_has_room_for_is_refused() {
+fn sizes_beyond_all_memory_are_refused() {
     let Some(mallocs) = mallocs() else { return };
     let stats = mallocs.case("refused");
     assert_eq!(blocks(&stats), 1);
@@ -127,7 +127,7 @@ fn threads_allocate_while_others_fork_and_load_libraries() {
 }
 
 #[test]
-fn what_cplusplus_allocates_is_taken() {
+fn memory_that_cplusplus_allocates_is_taken() {
     let Some(mallocs) = mallocs() else { return };
     let arguments = ["-xc++", "-Wl,--no-as-needed", "-lstdc++"];
     let to = mallocs.directory.join("cplusplus");

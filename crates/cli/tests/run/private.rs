@@ -134,7 +134,7 @@ fn four_budgets_of_memory_are_written_and_read_back() {
 }
 
 #[test]
-fn children_go_on_with_what_their_parent_has_written() {
+fn children_go_on_with_their_parents_writes() {
     let Some(private) = private() else { return };
     for how in ways() {
         private.runs("forks", how, 2, 0);
@@ -143,7 +143,7 @@ fn children_go_on_with_what_their_parent_has_written() {
 
 /// By signals, the page of a semaphore is handed over before a thread waits on it.
 #[test]
-fn what_calls_put_into_memory_that_is_not_there_is_not_lost() {
+fn bytes_that_calls_put_into_missing_memory_are_not_lost() {
     let Some(private) = private() else { return };
     if has_messages() {
         private.runs("receives", "messages", 1, 0);
@@ -177,7 +177,7 @@ fn others_write_to_a_file_that_was_copied() {
 }
 
 #[test]
-fn what_is_declined_is_named() {
+fn declined_mappings_are_named() {
     let Some(private) = private() else { return };
     let anonymous = [
         ("prot_exec", 1),
@@ -306,7 +306,7 @@ fn devices_read_into_memory_that_is_evicted() {
 /// Random calls on memory whose every page is known, by a program that forks now and then; many with
 /// `SOFTFAULT_RUN_OPERATIONS`, and with `SOFTFAULT_RUN_SEED` others.
 #[test]
-fn whatever_a_program_does_every_page_is_right() {
+fn every_page_is_right_under_random_calls() {
     let Some(private) = private() else { return };
     let program = compile("random.c", &private.directory.join("random"), &[]);
     let Some(program) = program else { return };

@@ -82,7 +82,7 @@ fn another_user_s_file_is_told() {
 }
 
 #[test]
-fn nothing_is_written_to_what_is_not_the_standard_error() {
+fn nothing_is_written_to_another_file_than_the_standard_error() {
     let Some((cases, _writer)) = written("no-standard-error") else {
         return;
     };

@@ -252,7 +252,7 @@ fn assert_one_budget(all: &[ProcessStats], processes: u64) {
 }
 
 #[test]
-fn those_below_the_level_have_what_they_want() {
+fn members_below_the_level_get_all_that_they_want() {
     let all = u64::MAX;
     assert_eq!(level(100, &[]), all);
     assert_eq!(level(100, &[30, 40]), all);
@@ -416,7 +416,7 @@ fn a_process_that_is_stopped_holds_nobody_up() {
 }
 
 #[test]
-fn a_process_that_does_nothing_gives_what_others_need() {
+fn an_idle_process_gives_memory_that_others_need() {
     let Some(workers) = Workers::get() else {
         return;
     };

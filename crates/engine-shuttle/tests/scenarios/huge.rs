@@ -401,9 +401,9 @@ fn punch_comes_to_an_end() {
 /// A page that goes back is another file's next: not while a core still writes to it,
 /// whoever unmapped it.
 #[test]
-fn punch_against_who_unmaps_the_page() {
+fn punch_against_the_unmap_of_the_page() {
     scene(
-        "punch_against_who_unmaps_the_page",
+        "punch_against_the_unmap_of_the_page",
         1_500,
         |setting| {
             setting.files = 2;

@@ -71,9 +71,9 @@ fn write_against_clean_drop() {
 }
 
 #[test]
-fn two_evict_what_two_write() {
+fn two_evict_pages_that_two_write() {
     directed(
-        "two_evict_what_two_write",
+        "two_evict_pages_that_two_write",
         1_200,
         &swapping(4),
         vec![map_zeros(0, 0..4), write(0, 0..4)],
@@ -203,9 +203,9 @@ fn swap_in_against_budget_change() {
 /// Pages beside the one that is touched are read ahead, and written and evicted
 /// again before anybody maps what was read.
 #[test]
-fn what_was_read_ahead_against_write_and_eviction() {
+fn read_ahead_against_write_and_eviction() {
     directed(
-        "what_was_read_ahead_against_write_and_eviction",
+        "read_ahead_against_write_and_eviction",
         2_500,
         &swapping(8),
         in_swap(8),

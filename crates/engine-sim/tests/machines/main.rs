@@ -113,7 +113,7 @@ fn faults_of_one_mapping_have_one_outcome_for_a_seed() {
 }
 
 #[test]
-fn what_all_faults_count_in_costs_more_on_more_cores() {
+fn a_shared_counter_costs_more_on_more_cores() {
     let waits = |cores: usize| {
         let report = faults(cores, 1, VmaLockKind::Refcount);
         report.hot.iter().map(|line| line.ns()).sum::<u64>() / cores as u64

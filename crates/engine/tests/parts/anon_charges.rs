@@ -12,7 +12,7 @@ const PAGES: usize = 600;
 /// Found by the oracle, in its list 2068: a folio that was read ahead reached over the
 /// end of a page of words, to words that were not in use, so nobody saw the pages there.
 #[test]
-fn what_is_read_ahead_is_found_where_words_begin() {
+fn prefetched_pages_are_found_where_words_begin() {
     let swap = TestSwap::new(PAGES);
     let rig = Rig::with_swap(16_384, Policies::default(), &swap);
     let store = TestStore::new((PAGES * PAGE_SIZE) as u64);

@@ -113,7 +113,7 @@ fn move_to(
 }
 
 #[test]
-fn each_page_is_what_it_was() {
+fn each_page_is_unchanged() {
     let rig = rig();
     let before = rig.node.budget.charged();
     let old = map(&rig);
@@ -163,7 +163,7 @@ fn each_page_is_what_it_was() {
 }
 
 #[test]
-fn what_cannot_be_paid_or_is_not_mapped_stays_where_it_is() {
+fn a_map_without_room_or_with_a_hole_stays_in_place() {
     let rig = rig();
     let old = map(&rig);
     let bytes = fill(&rig, &old);
@@ -201,7 +201,7 @@ fn what_cannot_be_paid_or_is_not_mapped_stays_where_it_is() {
 
 /// A move that ends somewhere in the middle: all goes back.
 #[test]
-fn what_cannot_be_moved_goes_back() {
+fn pages_that_cannot_be_moved_go_back() {
     let mmu = Arc::new(SoftMmu::new());
     let failing = Arc::new(Failing {
         mmu: mmu.clone(),

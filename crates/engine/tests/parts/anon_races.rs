@@ -97,11 +97,11 @@ fn beside(threads: u64, access: impl Fn(u64) + Sync, verb: impl FnOnce()) {
 }
 
 #[test]
-fn what_was_unmapped_is_never_seen_again() {
-    rigs(8192).for_each(what_was_unmapped_is_never_seen_again_with);
+fn unmapped_memory_is_never_seen_again() {
+    rigs(8192).for_each(unmapped_memory_is_never_seen_again_with);
 }
 
-fn what_was_unmapped_is_never_seen_again_with(rig: Rig) {
+fn unmapped_memory_is_never_seen_again_with(rig: Rig) {
     const PAGES: usize = 600;
     let round = AtomicU64::new(1);
     // The round in which each thread began its access.
@@ -161,11 +161,11 @@ fn what_was_unmapped_is_never_seen_again_with(rig: Rig) {
 }
 
 #[test]
-fn one_page_is_filled_once_whoever_comes_first() {
-    rigs(8192).for_each(one_page_is_filled_once_whoever_comes_first_with);
+fn one_page_is_filled_once_in_any_order() {
+    rigs(8192).for_each(one_page_is_filled_once_in_any_order_with);
 }
 
-fn one_page_is_filled_once_whoever_comes_first_with(rig: Rig) {
+fn one_page_is_filled_once_in_any_order_with(rig: Rig) {
     const PAGES: usize = 40;
     for round in 1..60 {
         map(&rig, 0..PAGES);

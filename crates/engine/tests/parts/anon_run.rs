@@ -81,7 +81,7 @@ fn pages_that_are_written_anywhere_are_filled_alone() {
 }
 
 #[test]
-fn what_is_filled_for_nothing_is_an_eighth_of_its_run_at_most() {
+fn at_most_an_eighth_of_a_run_is_filled_in_vain() {
     for length in 1..300 {
         let rig = Rig::new(4096);
         let anon = map(&rig, 2 * TABLE_PAGES, Advice::Normal);
@@ -183,7 +183,7 @@ fn small_mappings_that_are_written_alike_are_filled_at_their_first_write() {
 }
 
 #[test]
-fn what_small_mappings_have_in_vain_is_an_eighth_at_most() {
+fn at_most_an_eighth_of_small_mappings_is_filled_in_vain() {
     for before in [1, 8, 9, 50, 700] {
         let rig = Rig::new(4096);
         for _ in 0..before {

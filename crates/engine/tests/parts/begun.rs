@@ -97,7 +97,7 @@ fn a_lock_is_waited_for_by_a_thread() {
 }
 
 #[test]
-fn what_others_read_is_waited_for_by_a_thread() {
+fn a_thread_waits_for_reads_of_others() {
     let rig = Rig::new(PAGES);
     let store = TestStore::new(pages(64));
     let (cache, start) = random(&rig, &store);
@@ -151,7 +151,7 @@ fn a_read_that_fails_ends_the_fault_and_no_other() {
 }
 
 #[test]
-fn what_arrives_for_a_mapping_that_is_gone_maps_nothing() {
+fn a_completion_for_a_dropped_mapping_maps_nothing() {
     let rig = Rig::new(PAGES);
     let store = TestStore::new(pages(64));
     let (cache, start) = random(&rig, &store);

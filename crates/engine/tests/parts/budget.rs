@@ -34,7 +34,7 @@ fn threads_together_get_all_of_it_and_no_more() {
 }
 
 #[test]
-fn what_is_in_stock_counts_as_free() {
+fn pages_in_stock_count_as_free() {
     let budget = Budget::new(PAGES);
     assert!(budget.try_charge(1, 0));
     assert_eq!((budget.charged(), budget.free()), (1, PAGES - 1));

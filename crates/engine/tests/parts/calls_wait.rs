@@ -66,7 +66,7 @@ fn throw_away(rig: &Rig, start: usize, pages: Range<usize>) {
 }
 
 #[test]
-fn what_goes_to_swap_is_copied() {
+fn pages_for_swap_are_copied() {
     const PAGES: usize = 100;
     let swap = TestSwap::new(1000);
     let rig = rig(&swap, true);
@@ -100,7 +100,7 @@ fn what_goes_to_swap_is_copied() {
 }
 
 #[test]
-fn what_is_evicted_to_a_file_is_copied() {
+fn pages_evicted_to_a_file_are_copied() {
     let rig = rig(&TestSwap::new(8), true);
     let store = TestStore::new(bytes(256));
     let cache = rig.map_writable(&store);

@@ -266,7 +266,7 @@ impl Interrupt for Wanted {
 }
 
 #[test]
-fn who_is_interrupted_goes_on_without_reading_twice() {
+fn an_interrupted_caller_goes_on_without_reading_twice() {
     let rig = Rig::new(PAGES);
     let store = TestStore::with_queue(pages(FILE), 32);
     let (cache, start) = random(&rig, &store);
@@ -291,7 +291,7 @@ fn who_is_interrupted_goes_on_without_reading_twice() {
 }
 
 #[test]
-fn who_waits_no_more_is_told_what_is_there() {
+fn a_caller_past_its_deadline_gets_the_present_pages() {
     let rig = Rig::new(PAGES);
     let store = TestStore::with_queue(pages(FILE), 32);
     let (cache, start) = random(&rig, &store);
@@ -373,7 +373,7 @@ fn map_private(rig: &Rig, anon: &Arc<Anonymous>) -> usize {
 }
 
 #[test]
-fn what_is_in_swap_comes_back_together() {
+fn pages_in_swap_come_back_together() {
     let swap = TestSwap::with_queue(1 << 13, 32);
     let rig = Rig::with_swap(PAGES, Policies::default(), &swap);
     let anon = Anonymous::new(rig.node.clone(), 2048 * PAGE_SIZE).unwrap();

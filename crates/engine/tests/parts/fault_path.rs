@@ -94,7 +94,7 @@ fn a_failed_read_ahead_is_nobodys_error() {
 }
 
 #[test]
-fn a_file_that_became_shorter_shows_what_it_has() {
+fn a_file_that_became_shorter_shows_its_bytes() {
     for on_truncate in [OnTruncate::Error, OnTruncate::Zero] {
         let rig = Rig::new(PAGES);
         let store = TestStore::new(pages(64));

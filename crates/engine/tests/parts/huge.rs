@@ -99,7 +99,7 @@ fn map(space: &AddressSpace, file: &Arc<HugeFile>, indexes: Range<u64>) -> Arc<H
 }
 
 #[test]
-fn what_one_space_writes_all_see_and_one_leaf_is_enough() {
+fn all_spaces_see_a_write_and_one_leaf_is_enough() {
     for sync in ALL {
         let world = world(LEAF as u32, sync);
         let file = world.file(LEAF);
@@ -146,7 +146,7 @@ fn what_one_space_writes_all_see_and_one_leaf_is_enough() {
 }
 
 #[test]
-fn who_changes_a_part_has_tables_of_his_own() {
+fn a_space_that_changes_a_part_has_its_own_tables() {
     for sync in ALL {
         let world = world(LEAF as u32, sync);
         let file = world.file(LEAF);
@@ -194,7 +194,7 @@ fn who_changes_a_part_has_tables_of_his_own() {
 }
 
 #[test]
-fn what_is_reserved_is_there_and_what_is_not_is_refused_at_once() {
+fn reserved_pages_are_there_and_others_are_refused_at_once() {
     for sync in ALL {
         let world = world(10, sync);
         let file = world.file(8);
@@ -244,7 +244,7 @@ fn what_is_reserved_is_there_and_what_is_not_is_refused_at_once() {
 }
 
 #[test]
-fn a_fork_shares_and_what_is_not_mapped_any_more_is_promised_no_more() {
+fn a_fork_shares_and_unmapped_promises_end() {
     for sync in ALL {
         let world = world(2 * LEAF as u32, sync);
         let file = world.file(LEAF);
@@ -308,7 +308,7 @@ fn as_linux_each_page_is_a_fault_with_its_mutex_and_the_last_mapping_frees_the_l
 
 /// Mapping and unmapping take it for writing, whatever the policy.
 #[test]
-fn who_takes_i_mmap_for_reading() {
+fn which_faults_take_i_mmap_for_reading() {
     for (sync, first, again) in [
         (ShareSync::IMmapRwsem, 1, 1),
         (ShareSync::Document, 1, 0),

@@ -6,7 +6,7 @@ use softfault_oracle::{HugeSetting, Random, draw_huge, play_huge_together};
 
 /// As many operations as the environment says.
 #[test]
-fn what_each_thread_saw_was_so_at_some_moment() {
+fn each_threads_view_was_true_at_some_moment() {
     let text = std::env::var("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or("12_000".into());
     let operations: usize = text.replace('_', "").parse().unwrap();
     const LIST: usize = 60;

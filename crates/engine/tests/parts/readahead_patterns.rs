@@ -39,7 +39,7 @@ fn read(model: &mut Model, reader: &mut Reader, touches: u64, warm: u64) -> Wait
 }
 
 #[test]
-fn random_reads_what_it_touches() {
+fn random_reads_only_touched_pages() {
     for (file_pages, touches) in [(FILE, SPARSE), (FILE, 300_000), (1 << 24, 100_000)] {
         let mut model = Model::new(file_pages);
         let mut rng = Rng(7);
@@ -51,7 +51,7 @@ fn random_reads_what_it_touches() {
 }
 
 #[test]
-fn random_in_a_small_file_and_less_memory_reads_what_it_touches() {
+fn random_in_a_small_file_and_less_memory_reads_only_touched_pages() {
     for file_pages in [256, 1024, 4096, 65_536] {
         for seed in 0..8 {
             let mut model = Model::new(file_pages).memory(file_pages / 4);

@@ -77,7 +77,7 @@ fn sure_reads_find_frames_in_full_memory() {
 
 /// A store that takes few reads at a time refuses most of each plan.
 #[test]
-fn what_the_store_refuses_is_planned_again() {
+fn refused_pages_are_planned_again() {
     let order = shuffled(0..16384, 64, 1);
     let few = misses(4096, 4, &order);
     assert!(few <= 700, "{few} of {} touches", order.len());

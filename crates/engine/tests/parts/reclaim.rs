@@ -89,7 +89,7 @@ fn many_threads_over_a_small_budget_all_make_progress() {
 /// All the frames are in the hands of readers: the others wait for one, and do
 /// not evict what is mapped over and over again.
 #[test]
-fn who_lacks_a_frame_does_not_empty_the_budget() {
+fn a_lack_of_frames_does_not_empty_the_budget() {
     const THREADS: usize = 60;
     let rig = Rig::new(LEAST);
     let store = TestStore::new(pages(9000));
@@ -169,7 +169,7 @@ fn many_tables_stay_in_the_budget() {
 /// Pages that come back soon after they were evicted survive a scan that is
 /// larger than the budget.
 #[test]
-fn what_is_refaulted_survives_a_scan() {
+fn refaulted_folios_survive_a_scan() {
     let rig = Rig::new(LEAST);
     let store = TestStore::new(pages(20_000));
     let (cache, start) = random(&rig, &store);
@@ -371,7 +371,7 @@ fn pinned_pages_stay_and_limit_themselves() {
 /// Folios that were never refaulted go first. Where all of those are pinned, the others go,
 /// however hot.
 #[test]
-fn what_is_pinned_does_not_hide_what_can_go() {
+fn pinned_folios_do_not_hide_evictable_ones() {
     let rig = Rig::new(LEAST);
     let store = TestStore::new(pages(9000));
     let (cache, start) = random(&rig, &store);

@@ -108,7 +108,7 @@ fn the_first_wait_of_the_baseline_drops_the_lock() {
 }
 
 #[test]
-fn who_unmaps_waits_for_the_reads_of_a_held_vma() {
+fn an_unmap_waits_for_the_reads_of_a_held_vma() {
     for policies in ["retry=held", "retry=held+pin=no"] {
         let rig = rig(PAGES, policies);
         let store = TestStore::new(pages(64));

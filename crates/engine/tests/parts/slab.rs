@@ -22,7 +22,7 @@ impl TypeStable for Slot {
 }
 
 #[test]
-fn slots_are_what_their_index_says() {
+fn slots_agree_with_their_index() {
     let slab = Slab::<Slot>::new(1_000);
     assert_eq!(slab.bytes(), 0);
     for expected in 0..1_000 {

@@ -82,7 +82,7 @@ fn tables_that_serve_a_neighbour_stay() {
 }
 
 #[test]
-fn a_sparse_terabyte_costs_what_it_uses() {
+fn a_sparse_terabyte_costs_only_its_used_part() {
     let mmu = SoftMmu::new();
     let window = reserve(&mmu, 1 << 40);
     for step in 0..64 {
@@ -119,7 +119,7 @@ fn windows_are_apart_and_their_addresses_are_used_again() {
 }
 
 #[test]
-fn what_is_there_is_left_as_it_is() {
+fn existing_files_are_left_alone() {
     let mmu = SoftMmu::new();
     let window = mmu.reserve(64 * PAGE_SIZE, Protection::Read).unwrap();
     let source: Vec<u8> = (0..40).flat_map(|page| [page; PAGE_SIZE]).collect();
@@ -204,7 +204,7 @@ fn a_frame_has_one_owner_at_a_time() {
 }
 
 #[test]
-fn what_one_thread_frees_the_next_one_takes() {
+fn a_thread_takes_blocks_that_another_freed() {
     const SHARDS: usize = 2;
     const PAGES: usize = 1000;
     let frames = Frames::new(100 * PAGES * PAGE_SIZE, SHARDS).unwrap();
@@ -284,7 +284,7 @@ fn many_shared_frames_are_zapped_on_both_sides() {
 }
 
 #[test]
-fn what_is_not_writable_becomes_so() {
+fn read_only_pages_become_writable() {
     // The tables of two windows, and 8 pages.
     let mmu = SoftMmu::with_memory((2 + 4 + 8) * PAGE_SIZE).unwrap();
     let window = reserve(&mmu, TABLE_SPAN);

@@ -159,7 +159,7 @@ proptest! {
 
     /// One thread: what may be seen is then exactly what is so.
     #[test]
-    fn one_thread_sees_exactly_what_is_so(
+    fn one_thread_sees_exactly_the_truth(
         seed in any::<u64>(),
         swap in any::<bool>(),
         drop in proptest::collection::vec(any::<bool>(), 120),

@@ -168,7 +168,7 @@ fn for_answers(store: &Answers, verbs: &[Fails], mut touch: impl FnMut(FaultErro
 }
 
 #[test]
-fn a_touch_of_a_file_ends_whatever_its_store_answers() {
+fn a_touch_of_a_file_ends_for_every_answer_of_its_store() {
     for policies in POLICIES {
         for queue in [0, 4] {
             let rig = rig(policies);
@@ -238,7 +238,7 @@ fn a_touch_of_a_private_map_ends_too() {
 }
 
 #[test]
-fn a_touch_of_what_is_in_swap_ends_too() {
+fn a_touch_of_a_page_in_swap_ends_too() {
     for queue in [0, 4] {
         let device = Answers::new(queue);
         let rig = Rig::with_swap(PAGES, "".parse().unwrap(), &device);

@@ -201,7 +201,7 @@ proptest! {
 
     /// Most of the time there is no free slot.
     #[test]
-    fn a_full_device_gives_what_is_put(
+    fn a_full_device_gives_out_freed_slots(
         ops in proptest::collection::vec(any_op_or_fork(), 1..400),
     ) {
         let slots = Slots::with_clusters(0..100, SMALL, Budget::new(1_000)).unwrap();
@@ -362,7 +362,7 @@ fn a_slot_that_is_discarded_is_nobodys_yet() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_alone() {
+fn foreign_signals_are_left_alone() {
     let slots = Slots::new(1_000..1_004, Budget::new(10)).unwrap();
     for slot in [0, 999, 1_004, u32::MAX] {
         slots.get(slot);
@@ -377,7 +377,7 @@ fn what_is_not_ours_is_left_alone() {
 }
 
 #[test]
-fn the_largest_device_costs_what_is_used() {
+fn the_largest_device_costs_only_its_used_part() {
     let budget = Budget::new(1_000);
     let slots = Slots::new(0..1 << 30, budget.clone()).unwrap();
     assert_eq!(slots.alloc(CLUSTER), Some(0..CLUSTER));
@@ -470,7 +470,7 @@ fn many_threads_take_and_give() {
 }
 
 #[test]
-fn the_last_of_many_who_share_is_told() {
+fn the_last_of_many_sharers_is_told() {
     const SHARED: u32 = 64;
     let owned = Owned::new(SHARED, 16);
     for _ in 0..200 {
@@ -502,7 +502,7 @@ fn the_last_of_many_who_share_is_told() {
 }
 
 #[test]
-fn what_children_may_read_is_not_given_out() {
+fn slots_that_children_may_read_are_not_given_out() {
     const MINE: u32 = 100;
     let owned = Arc::new(Owned::new(512, 16));
     let stop = Arc::new(AtomicUsize::new(0));

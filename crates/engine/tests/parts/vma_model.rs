@@ -169,7 +169,7 @@ proptest! {
         ..ProptestConfig::with_cases(200)
     })]
     #[test]
-    fn verbs_do_to_each_page_what_they_say(
+    fn verbs_do_their_work_on_each_page(
         ops in prop::collection::vec(op(), 0..60),
         kind in prop::sample::select(vec![
             VmaLockKind::Refcount,

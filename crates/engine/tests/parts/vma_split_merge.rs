@@ -207,7 +207,7 @@ fn map_between_all_neighbours() {
 }
 
 #[test]
-fn map_refuses_what_is_taken() {
+fn map_refuses_taken_addresses() {
     let drawn = Drawn::new("-AAA-", Verb::Protect);
     for pages in [0..2, 1..2, 1..4, 2..3, 3..5, 0..5] {
         let attributes = drawn::attributes('B', pages.start, 0, Verb::Protect);

@@ -248,7 +248,7 @@ fn entering_twice_is_refused() {
 
 #[test]
 #[should_panic(expected = "no VMA starts there")]
-fn taking_out_what_is_not_there_is_refused() {
+fn taking_out_a_missing_entry_is_refused() {
     let tree = tree::<4>(4);
     tree.remove(0x10, &mut Walk::default());
 }
@@ -264,7 +264,7 @@ fn dropping_a_tree_with_vmas_is_refused() {
 /// and takes out the others; readers hold no lock and must always see the
 /// fixed keys, and of the other tree nothing.
 #[test]
-fn readers_without_a_lock_see_what_is_there() {
+fn readers_without_a_lock_see_the_entries() {
     const KEYS: usize = 4096;
     const FIXED: usize = 16;
     const ROUNDS: usize = 30;

@@ -274,7 +274,7 @@ fn neighbours_share_a_page_table() {
 
 #[test]
 #[should_panic(expected = "range count")]
-fn who_leaves_must_have_entered() {
+fn a_leaving_thread_must_have_entered() {
     let window = window(10);
     let start = window.reservation().addr;
     let budget = Budget::new(10);

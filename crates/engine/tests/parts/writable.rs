@@ -37,7 +37,7 @@ pub fn finish(rig: Rig, cache: Arc<PageCache>) {
 }
 
 #[test]
-fn what_is_written_is_in_the_store_after_eviction() {
+fn written_pages_are_in_the_store_after_eviction() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64) + 100));
     rig.write(start + 5 * PAGE_SIZE + 7, b"five").unwrap();
     rig.write(start + 64 * PAGE_SIZE + 96, b"last").unwrap();
@@ -74,7 +74,7 @@ fn a_page_is_protected_again_once_it_was_written_back() {
 }
 
 #[test]
-fn neighbours_of_what_was_written_are_clean() {
+fn neighbours_of_written_pages_are_clean() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     for page in 0..64 {
         rig.touch(start + page * PAGE_SIZE).unwrap();
@@ -90,7 +90,7 @@ fn neighbours_of_what_was_written_are_clean() {
 }
 
 #[test]
-fn what_cannot_be_written_stays_and_is_reported_once() {
+fn unwritable_pages_stay_and_are_reported_once() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     let mut seen = 0;
     for page in 0..64 {
@@ -150,7 +150,7 @@ fn a_store_that_takes_nothing_does_not_keep_readers_from_memory() {
 }
 
 #[test]
-fn what_is_cut_off_is_written_nowhere() {
+fn pages_cut_off_are_not_written() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     for page in 0..64 {
         rig.write(start + page * PAGE_SIZE + 1000, &[0xAB]).unwrap();
@@ -175,7 +175,7 @@ fn what_is_cut_off_is_written_nowhere() {
 
 /// Only who needs what is on its way there waits for a device that hangs.
 #[test]
-fn a_device_that_hangs_is_waited_for_by_who_needs_it() {
+fn a_device_that_hangs_is_waited_for_by_threads_that_need_it() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     let at = |page: usize| start + page * PAGE_SIZE;
     rig.touch(at(40)).unwrap();
@@ -218,7 +218,7 @@ fn a_device_that_hangs_is_waited_for_by_who_needs_it() {
 
 /// In the page that a file ends in, what is written past the end is not the file's when it grows.
 #[test]
-fn what_is_written_past_the_end_is_nobodys() {
+fn bytes_written_past_the_end_are_dropped() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     store.set_len(bytes(10) + 500);
     cache.truncate(bytes(10) + 500);
@@ -256,7 +256,7 @@ fn each_page_of_a_folio_is_written_for_itself() {
 
 /// A writer in order makes the rest of a folio writable before it comes there; what it never came to is not written.
 #[test]
-fn what_was_only_expected_to_be_written_is_not() {
+fn expected_writes_that_do_not_come_are_not_written_back() {
     let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(256), 4));
     let in_use = rig.node.frames_in_use();
     for page in 0..100 {
@@ -283,7 +283,7 @@ fn what_was_only_expected_to_be_written_is_not() {
 
 /// Once the writer has gone on, the pages that he left out are protected: a write there is seen.
 #[test]
-fn what_was_left_out_can_be_written_to_later() {
+fn pages_left_out_can_be_written_to_later() {
     let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(256), 4));
     for page in 0..100 {
         let left_out = (20..32).contains(&page);
@@ -304,7 +304,7 @@ fn what_was_left_out_can_be_written_to_later() {
 
 /// Bytes that are written over with themselves keep neither frames nor the store busy.
 #[test]
-fn what_is_written_over_with_itself_is_not_written() {
+fn pages_overwritten_with_the_same_bytes_are_not_written() {
     let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(512), 4));
     for page in 0..512 {
         let byte = byte_at(0, bytes(page as u64));
@@ -344,7 +344,7 @@ fn a_window_that_was_protected_is_not_written_to_unseen() {
 
 /// Many pages are protected with what is between them, or one by one; each write to one afterwards is seen.
 #[test]
-fn what_is_written_after_pages_were_protected_is_written_back() {
+fn writes_after_the_protection_are_written_back() {
     for distance in [3, 600] {
         let all = 100 * distance;
         let (rig, store) = (Rig::new(8192), TestStore::new(bytes(all)));
@@ -417,7 +417,7 @@ fn a_sync_that_fails_is_told_once() {
 
 /// A write to what has no place on the device gets it one, or the device's error; a read needs none.
 #[test]
-fn what_the_device_has_no_room_for_is_an_error_of_the_write() {
+fn a_write_without_room_on_the_device_is_an_error() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     let at = |page: usize| start + page * PAGE_SIZE;
     [3, 4].into_iter().for_each(|page| store.unreserve(page));
@@ -438,7 +438,7 @@ fn what_the_device_has_no_room_for_is_an_error_of_the_write() {
 
 /// What is pinned may be in the hands of a system call: it stays writable, and is written again by each write-back.
 #[test]
-fn what_is_pinned_is_written_as_it_is_and_stays_dirty() {
+fn pinned_pages_are_written_as_they_are_and_stay_dirty() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     let range = start..start + PAGE_SIZE;
     let pages = cache.admit_pin(&range).expect("room for a pin");
@@ -462,7 +462,7 @@ fn what_is_pinned_is_written_as_it_is_and_stays_dirty() {
 /// A page that was expected to be written to is pinned, written back, and then written to with what the file had at first: that
 /// was taken for a page that nobody had written to, and the file kept the write before.
 #[test]
-fn what_is_pinned_may_become_what_it_was() {
+fn pinned_pages_may_get_their_old_bytes_again() {
     for written_before in [false, true] {
         let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(256), 4));
         for page in 0..100 {
@@ -499,7 +499,7 @@ fn what_is_pinned_may_become_what_it_was() {
 
 /// Write-back by age takes what was dirty at the look before, and no more.
 #[test]
-fn what_is_old_is_written_at_the_second_look() {
+fn old_pages_are_written_at_the_second_look() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     let look = || {
         let mut cursor = cache.write_back_of_aged();
@@ -522,7 +522,7 @@ fn what_is_old_is_written_at_the_second_look() {
 
 /// What goes next is clean when it goes, once somebody has cleaned ahead; nobody else has to write.
 #[test]
-fn what_goes_next_is_cleaned_ahead() {
+fn the_next_pages_to_evict_are_cleaned_ahead() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(1024)));
     for page in (0..1024).step_by(2) {
         rig.write(start + page * PAGE_SIZE, &[1]).unwrap();
@@ -541,7 +541,7 @@ fn what_goes_next_is_cleaned_ahead() {
 
 /// Pages that are written over as a whole are not read, cost no frame, and do not wait for a thread that has one of them.
 #[test]
-fn what_is_written_over_as_a_whole_is_not_read() {
+fn wholly_overwritten_pages_are_not_read() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64) + 100));
     let at = |page: usize| start + page * PAGE_SIZE;
     let content: Vec<u8> = (0..65 * PAGE_SIZE).map(|at| (at * 7) as u8).collect();
@@ -568,7 +568,7 @@ fn what_is_written_over_as_a_whole_is_not_read() {
 
 /// A full device refuses it, and so does a budget of dirty pages; then stores say why.
 #[test]
-fn what_cannot_be_written_as_a_whole_is_left() {
+fn pages_that_cannot_be_written_whole_are_left() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     let content = vec![5; 32 * PAGE_SIZE];
     // SAFETY: bytes; the map stays.

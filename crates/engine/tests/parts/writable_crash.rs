@@ -212,6 +212,6 @@ fn check_cuts(log: &[Event], random: &mut Random) {
 }
 
 #[test]
-fn what_a_flush_covered_survives_every_cut() {
+fn flushed_stores_survive_every_cut() {
     (1..=16).for_each(run);
 }

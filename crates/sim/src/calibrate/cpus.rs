@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_and_shape_follow_what_is_shared() {
+    fn distances_and_shape_follow_the_shared_parts() {
         let all = vec![
             cpu(0, 0, 0, 0, 0),
             cpu(1, 0, 0, 0, 1),

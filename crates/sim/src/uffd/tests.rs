@@ -49,7 +49,7 @@ fn time(act: impl FnOnce()) -> u64 {
 }
 
 #[test]
-fn what_is_protected_is_not_written_to_and_keeps_its_words() {
+fn protected_pages_are_not_written_to_and_keep_their_words() {
     on_machine(|mmu, window| {
         let (first, later) = (page(window, 3), page(window, 3) + 800);
         mmu.fill(window, first, PAGE_SIZE).unwrap();
@@ -106,7 +106,7 @@ fn zeros_are_nothing_unless_somebody_writes_to_them_at_once() {
 }
 
 #[test]
-fn protection_costs_by_its_pages_and_by_who_has_to_be_told() {
+fn protection_costs_by_its_pages_and_interrupted_cpus() {
     on_machine(|mmu, window| {
         let all = window.range();
         let nothing = time(|| mmu.protect(from_ref(&all)));

@@ -116,7 +116,7 @@ fn a_bad_disk_is_an_error_and_no_hang() {
 }
 
 #[test]
-fn who_watches_may_end_it() {
+fn the_caller_may_end_it() {
     let mut job = small::job(Workload::Spf, 4);
     job.seconds = 0.05;
     let last = Cell::new(0.0);
@@ -132,7 +132,7 @@ fn who_watches_may_end_it() {
 }
 
 #[test]
-fn what_cannot_be_run_is_said() {
+fn programs_that_cannot_run_are_reported() {
     let wrong = |change: &dyn Fn(&mut Job)| {
         let mut job = small::job(Workload::Pft, 4);
         change(&mut job);

@@ -27,7 +27,7 @@ fn only_the_baseline_comes_back_under_mmap_lock() {
 }
 
 #[test]
-fn whoever_keeps_the_folio_does_not_miss_it() {
+fn a_fault_that_keeps_its_folio_does_not_miss_it() {
     for policies in ["retry=mmap-lock", "retry=vma-lock", "retry=held"] {
         let outcome = outcome(Workload::Thrash, policies);
         assert_eq!(outcome.retry_io_miss, 0, "{policies}");

@@ -5,7 +5,7 @@ use softfault_sim::MmuKind::{Soft, Uffd};
 use softfault_sim::{Workload, run};
 
 #[test]
-fn what_does_not_fit_goes_to_swap_and_comes_back() {
+fn pages_that_do_not_fit_go_to_swap_and_come_back() {
     for workload in [Workload::Anon, Workload::SwapRetry] {
         for mmu in [Soft, Uffd] {
             let mut job = small::job(workload, 4);
@@ -21,7 +21,7 @@ fn what_does_not_fit_goes_to_swap_and_comes_back() {
 }
 
 #[test]
-fn what_is_drawn_by_zipf_s_law_is_there_more_often() {
+fn pages_drawn_by_zipfs_law_are_there_more_often() {
     let mut job = small::job(Workload::Anon, 4);
     let uniform = run(&job).unwrap();
     job.theta = 0.99;

@@ -53,7 +53,7 @@ impl Installed {
 }
 
 #[test]
-fn what_is_installed() {
+fn installed_files() {
     let Installed { prefix } = installed();
     for name in [
         "include/softfault.h",

@@ -195,7 +195,7 @@ fn private_memory_goes_to_swap() {
 }
 
 #[test]
-fn system_calls_use_what_is_pinned() {
+fn system_calls_use_pinned_pages() {
     let Some(program) = Program::of("pin.c", Link::Shared) else {
         return;
     };

@@ -34,7 +34,7 @@ fn names() -> BTreeSet<&'static str> {
 }
 
 #[test]
-fn the_library_exports_what_is_listed() {
+fn the_library_exports_the_listed_functions() {
     let bytes = fs::read(installed().lib().join("libsoftfault.so")).unwrap();
     let library = ElfFile64::<object::Endianness>::parse(&bytes[..]).unwrap();
     let endian = library.endian();
@@ -78,7 +78,7 @@ fn nodes_are_of_releases() {
 }
 
 #[test]
-fn the_header_declares_what_is_listed() {
+fn the_header_declares_the_listed_functions() {
     let mut declared = BTreeSet::new();
     for line in HEADER
         .lines()

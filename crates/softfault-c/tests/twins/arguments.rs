@@ -191,7 +191,7 @@ fn every_length_and_offset() {
 }
 
 #[test]
-fn what_mmap_has_and_softfault_has_not() {
+fn features_of_mmap_that_softfault_lacks() {
     let _turn = crate::twin::turn();
     let made = file(BYTES);
     for engine in [DEFAULT, own_engine()] {

@@ -76,7 +76,7 @@ fn a_map_stays_when_its_file_is_closed() {
 }
 
 #[test]
-fn what_is_written_is_in_the_file() {
+fn written_bytes_are_in_the_file() {
     let _turn = crate::twin::turn();
     let made = file(8 * PAGE);
     let arguments = Arguments {

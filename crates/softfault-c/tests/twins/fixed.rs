@@ -76,7 +76,7 @@ fn zeros_are_put_over_parts() {
 }
 
 #[test]
-fn what_was_unmapped_is_mapped_again() {
+fn unmapped_memory_is_mapped_again() {
     let _turn = crate::twin::turn();
     let twin = filled();
     assert_eq!(twin.unmap_to_map_again(2, 2), Ok(()));
@@ -141,7 +141,7 @@ fn nothing_is_replaced_where_that_is_asked() {
 }
 
 #[test]
-fn what_is_declined_replaces_nothing() {
+fn a_declined_call_replaces_nothing() {
     let _turn = crate::twin::turn();
     let made = file(PAGES * PAGE);
     let twin = filled();
@@ -229,7 +229,7 @@ fn addresses_that_cannot_be() {
 }
 
 #[test]
-fn pins_and_locks_of_what_is_replaced_end() {
+fn pins_and_locks_of_replaced_pages_end() {
     let _turn = crate::twin::turn();
     let twin = filled();
     let (ours, _) = twin.at(0);

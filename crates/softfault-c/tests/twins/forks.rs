@@ -108,7 +108,7 @@ fn a_child_calls_while_threads_of_the_parent_change_the_table() {
 
 /// A thread of the parent's is in the middle of a change at most forks: in the child nobody ends it, and nobody waits for it.
 #[test]
-fn a_child_protects_what_a_thread_of_the_parent_was_protecting() {
+fn a_child_protects_a_range_that_the_parent_was_protecting() {
     let _turn = crate::twin::turn();
     let map = anonymous(PAGES).ours(own_engine()).unwrap() as usize;
     let protect = |page: usize, prot: i32| {

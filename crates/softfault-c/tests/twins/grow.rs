@@ -82,7 +82,7 @@ fn parts_grow_elsewhere() {
 }
 
 #[test]
-fn what_a_part_is_goes_with_it() {
+fn the_state_of_a_part_goes_with_it() {
     let _turn = crate::twin::turn();
     let twin = Twin::anonymous(PAGES);
     for page in 0..PAGES {

@@ -62,7 +62,7 @@ fn pins_nest_and_end_by_their_range() {
 }
 
 #[test]
-fn a_system_call_writes_to_what_is_pinned() {
+fn a_system_call_writes_to_pinned_pages() {
     let _turn = crate::twin::turn();
     let map = anonymous(16).ours(own_engine()).unwrap();
     assert_eq!(softfault_pin(map, 16 * PAGE), 0);
@@ -164,7 +164,7 @@ fn a_range_that_touches_two_pages_locks_both() {
 
 /// Half of the budget can be pinned: so more than a quarter again, once it was let go.
 #[test]
-fn what_was_unpinned_counts_no_more() {
+fn unpinned_pages_do_not_count() {
     let _turn = crate::twin::turn();
     let pages = (20 << 20) / PAGE;
     let map = anonymous(2 * pages).ours(own_engine()).unwrap();

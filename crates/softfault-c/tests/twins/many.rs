@@ -246,7 +246,7 @@ fn bytes_go_in_and_out() {
 }
 
 #[test]
-fn what_was_written_before_an_error_counts() {
+fn bytes_written_before_an_error_count() {
     let _turn = crate::twin::turn();
     let map = anonymous(PAGES).ours(own_engine()).unwrap();
     let ends = pipe();

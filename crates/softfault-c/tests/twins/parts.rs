@@ -62,7 +62,7 @@ fn parts_of_every_kind_of_map_go() {
 }
 
 #[test]
-fn what_is_wrong_with_a_range() {
+fn wrong_ranges() {
     let _turn = crate::twin::turn();
     let twin = Twin::anonymous(PAGES);
     let (ours, kernels) = twin.at(0);
@@ -269,7 +269,7 @@ fn maps_grow_and_shrink() {
 }
 
 #[test]
-fn what_cannot_be_remapped() {
+fn maps_that_cannot_be_remapped() {
     let _turn = crate::twin::turn();
     let made = file(PAGES * PAGE);
     let twin = Twin::anonymous(PAGES);

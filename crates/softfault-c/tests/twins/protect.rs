@@ -174,7 +174,7 @@ fn a_write_to_a_protected_part_is_a_segv() {
 }
 
 #[test]
-fn what_parts_differ_in_does_not_grow() {
+fn a_map_whose_parts_differ_does_not_grow() {
     let _turn = crate::twin::turn();
     let twin = Twin::anonymous(PAGES);
     for page in 0..PAGES {

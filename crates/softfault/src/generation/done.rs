@@ -73,7 +73,7 @@ mod tests {
 
     /// Failed before, with `Once`: the child waited for a thread that it has not.
     #[test]
-    fn a_child_does_what_its_parent_was_at() {
+    fn a_child_repeats_its_parents_call() {
         let it = Done::new();
         it.by.store(std::process::id() + 1, Relaxed);
         let mut done = false;

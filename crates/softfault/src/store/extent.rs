@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_range_answers_for_what_it_holds() {
+    fn the_last_range_answers_for_its_pages() {
         let last = LastData::default();
         assert_eq!(last.get(0), None);
         last.set(&(4096..8192));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_there() {
+    fn counted_pages_are_there() {
         let Some(mut reads) = KernelReads::new() else {
             println!("there is no table of descriptors here");
             return;

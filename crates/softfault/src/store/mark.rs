@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_program_has_is_read_in_the_table() {
+    fn the_programs_file_is_read_in_the_table() {
         let user = file(b"the program's");
         let shared = Descriptor::adopt(user.as_fd()).expect("a table");
         assert_eq!(shared.number(), None);

@@ -197,7 +197,7 @@ mod tests {
 
     /// Every errno that `pread` can answer, once and for ever, at the beginning and half-way.
     #[test]
-    fn a_read_ends_whatever_the_system_answers() {
+    fn a_read_ends_for_every_answer_of_the_system() {
         for errno in 1..4096 {
             let waits = [libc::EINTR, libc::EAGAIN].contains(&errno);
             let mut calls = 0;

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_in_order_comes_in_larger_parts() {
+    fn blocks_reserved_in_order_come_in_larger_parts() {
         let reserved = Reserved::new(0, 64 << 20).unwrap();
         let end = 10 << 20;
         let (mut at, mut calls) = (0, 0);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_the_end_of_the_file_is_asked_for_once_it_is_longer() {
+    fn blocks_behind_the_end_are_reserved_once_the_file_is_longer() {
         let reserved = Reserved::new(0, 1 << 20).unwrap();
         assert_eq!(ask(&reserved, PAGE, 3 * PAGE - 5), Some(0..3 * PAGE));
         assert!(reserved.has(2 * PAGE) && !reserved.has(3 * PAGE));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_or_punched_is_asked_for_again() {
+    fn blocks_cut_off_or_punched_are_reserved_again() {
         let reserved = Reserved::new(4 * CHUNK + 100, 1 << 20).unwrap();
         assert!((0..4 * CHUNK).step_by(4096).all(|page| reserved.has(page)));
         assert!(!reserved.has(4 * CHUNK));

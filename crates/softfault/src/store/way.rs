@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_read_past_it_and_looked_for_again() {
+    fn missing_pages_are_read_past_the_cache_and_looked_for_again() {
         let Some(turning) = Turning::new(How::Take) else {
             return;
         };
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_has_begun_is_read_from_the_page_cache_first() {
+    fn reads_that_the_kernel_has_begun_come_from_the_page_cache() {
         let Some(turning) = Turning::new(How::Take) else {
             return;
         };
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_taken_and_what_fits_is_kept() {
+    fn present_pages_are_taken_and_fitting_ones_are_kept() {
         let Some(turning) = Turning::new(How::Take) else {
             return;
         };

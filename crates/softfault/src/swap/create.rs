@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_process_left_is_removed_and_nothing_else() {
+    fn files_of_dead_processes_are_removed_and_no_others() {
         let dir = Dir::new("left");
         let held = "softfault-1-1.swap";
         let others = [

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_short_write_left() {
+    fn the_rest_of_a_short_write() {
         let mut vectors = vectors();
         fold(&mut vectors.0, &[at(1), at(3), at(5)]);
         let rest = advance(&mut vectors.0[..3], PAGE_SIZE + 512);

@@ -77,7 +77,7 @@ fn open_now() -> usize {
 }
 
 #[test]
-fn what_is_guarded_outlives_every_close() {
+fn guarded_descriptors_outlive_every_close() {
     forked(|| {
         let guarded = guarded();
         let working = working();

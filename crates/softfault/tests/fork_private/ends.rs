@@ -61,8 +61,8 @@ fn slots_come_back_when_no_child_lives() {
 }
 
 #[test]
-fn a_grandchild_keeps_what_it_may_read() {
-    alone("ends::a_grandchild_keeps_what_it_may_read", || {
+fn a_grandchild_keeps_slots_that_it_may_read() {
+    alone("ends::a_grandchild_keeps_slots_that_it_may_read", || {
         let engine = engine();
         let map = scene(&engine);
         let before = slots_used(&engine);

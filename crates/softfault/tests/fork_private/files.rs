@@ -53,7 +53,7 @@ fn a_private_map_of_a_file_goes_on() {
 }
 
 #[test]
-fn what_is_read_only_stays_so_and_may_be_made_writable() {
+fn a_read_only_map_stays_so_and_may_be_made_writable() {
     let engine = engine();
     let map = scene(&engine).make_read_only().unwrap();
     let status = forked(|| {

@@ -169,9 +169,9 @@ fn many_threads_fork_at_once() {
 }
 
 #[test]
-fn what_is_being_evicted_at_the_fork_is_no_harder_to_reach() {
+fn pages_being_evicted_at_the_fork_can_be_reached() {
     alone(
-        "load::what_is_being_evicted_at_the_fork_is_no_harder_to_reach",
+        "load::pages_being_evicted_at_the_fork_can_be_reached",
         || {
             const HOT: usize = 600;
             let engine = engine();

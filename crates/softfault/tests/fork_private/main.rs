@@ -16,7 +16,7 @@ use scene::{
 use softfault::{Compression, Engine};
 
 #[test]
-fn a_child_has_all_of_it_and_writes_what_only_it_sees() {
+fn a_child_has_all_of_it_and_its_writes_are_its_own() {
     let engine = engine();
     let mut map = scene(&engine);
     let status = forked(|| {
@@ -44,7 +44,7 @@ fn a_child_has_all_of_it_and_writes_what_only_it_sees() {
 }
 
 #[test]
-fn a_child_does_not_see_what_the_parent_writes_later() {
+fn a_child_does_not_see_later_writes_of_the_parent() {
     let engine = engine();
     let mut map = scene(&engine);
     // SAFETY: the child checks and ends.
@@ -70,7 +70,7 @@ fn a_child_does_not_see_what_the_parent_writes_later() {
 }
 
 #[test]
-fn grandchildren_have_what_each_has_left_them() {
+fn grandchildren_have_the_memory_of_each_ancestor() {
     let engine = engine();
     let mut map = scene(&engine);
     let status = forked(|| {

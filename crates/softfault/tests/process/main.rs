@@ -58,7 +58,7 @@ fn advice_to_the_kernel() {
 }
 
 #[test]
-fn what_is_mapped_where() {
+fn the_places_of_mappings() {
     play("mapping", rows::mapping::ROWS);
 }
 

@@ -69,15 +69,15 @@ fn run(test: &str, mix: Mix, by_default: usize, most: impl Fn(u64) -> usize) {
 
 /// A file of more than two budgets.
 #[test]
-fn maps_of_the_engine_show_what_the_kernels_do() {
-    const TEST: &str = "maps_of_the_engine_show_what_the_kernels_do";
+fn maps_of_the_engine_agree_with_the_kernels() {
+    const TEST: &str = "maps_of_the_engine_agree_with_the_kernels";
     run(TEST, Mix::All, 800, |_| (20 << 20) + 4_321);
 }
 
 /// Of the length that fsx has by default, or longer than the budget.
 #[test]
-fn the_mix_of_fsx_shows_what_the_kernels_map_does() {
-    const TEST: &str = "the_mix_of_fsx_shows_what_the_kernels_map_does";
+fn the_mix_of_fsx_agrees_with_the_kernels_map() {
+    const TEST: &str = "the_mix_of_fsx_agrees_with_the_kernels_map";
     run(TEST, Mix::Fsx, 800, |seed| match seed % 2 {
         0 => 12 << 20,
         _ => 256 << 10,

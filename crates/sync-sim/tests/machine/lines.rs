@@ -65,7 +65,7 @@ fn one_core_pays_for_memory_once() {
 }
 
 #[test]
-fn a_change_takes_what_the_farthest_reader_takes() {
+fn a_change_takes_as_long_as_the_farthest_reader() {
     // Cores 0 and 1 on one socket; 2, 3 on the other, with the first thread.
     let mut topology = bare(2);
     topology.placement = sync::topology::Placement::Packed;
@@ -126,7 +126,7 @@ fn words_of_one_line_cost_as_one_word() {
 }
 
 #[test]
-fn who_was_granted_a_line_keeps_it_for_a_while() {
+fn a_granted_line_is_kept_for_a_while() {
     let mut topology = bare(3);
     topology.line.hold = 1_000_000;
     topology.line.rmw = 10_000;
@@ -157,7 +157,7 @@ fn bytes_cost_by_the_page() {
 }
 
 #[test]
-fn mapped_pages_are_zeros_whoever_had_them() {
+fn mapped_pages_are_zeros_after_any_owner() {
     let ran = machine::run(Config::new(bare(1), 1, 0), || {
         for bytes in [4096, 12288, 1 << 20, 5 << 20, 3 << 30] {
             for _ in 0..3 {

@@ -40,7 +40,7 @@ fn threads_and_words_are_real_ones() {
 }
 
 #[test]
-fn what_a_run_returns_outlives_it() {
+fn the_result_of_a_run_outlives_it() {
     let before = vec![1_u64; 1000];
     let ran = machine::run(Config::new(bare(1), 1, 0), || {
         // Freed inside, made outside; and the other way round.

@@ -108,7 +108,7 @@ fn threads_fill_cpus_in_the_order_of_placement() {
 }
 
 #[test]
-fn interrupts_take_time_from_those_who_run() {
+fn interrupts_take_time_from_running_threads() {
     let ran = machine::run(Config::new(bare(2), 3, 0), || {
         let thread = machine::spawn_named("", 0, || sync::work(1_000_000));
         sync::work(1_000);

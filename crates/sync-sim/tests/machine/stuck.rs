@@ -57,7 +57,7 @@ fn impatient(patience_ns: u64) -> Config {
 }
 
 #[test]
-fn who_waits_too_long_starves() {
+fn a_thread_that_waits_too_long_starves() {
     let ran = machine::run(impatient(1_000_000), || {
         let word = Arc::new(WaitWord::new(0));
         let waiter = word.clone();
@@ -82,7 +82,7 @@ fn who_waits_too_long_starves() {
 }
 
 #[test]
-fn who_asks_again_and_again_starves() {
+fn a_polling_thread_starves() {
     let ran = machine::run(impatient(1_000_000), || {
         let flag = Arc::new(AtomicU64::new(0));
         while flag.load(Acquire) == 0 {
@@ -105,7 +105,7 @@ fn who_asks_again_and_again_starves() {
 }
 
 #[test]
-fn who_sleeps_or_joins_does_not_starve() {
+fn a_sleeping_or_joining_thread_does_not_starve() {
     let ran = machine::run(impatient(1_000_000), || {
         let thread = machine::spawn_named("", 0, || machine::sleep_until_ns(50_000_000));
         thread.join().expect("it ends");

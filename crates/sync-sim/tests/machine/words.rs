@@ -60,7 +60,7 @@ fn a_time_out_comes_on_time() {
 }
 
 #[test]
-fn who_came_first_is_woken_first() {
+fn the_first_waiter_is_woken_first() {
     let ran = machine::run(Config::new(bare(6), 6, 0), || {
         let word = Arc::new(WaitWord::new(0));
         // A real mutex: not held over anything of the machine's.

@@ -218,7 +218,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn what_was_read_last_stays_and_no_more_than_there_is_room_for() {
+    fn the_last_reads_stay_within_the_room() {
         let cache = Cache::new(4 * BLOCK_BYTES as u64);
         let reads = AtomicUsize::new(0);
         let touch = |number: u64| {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_forgets_what_was_touched_longest_ago() {
+    fn it_forgets_the_oldest_touches() {
         let mut lru = Lru::new(5, 3);
         let hits = [0, 1, 2, 0, 3, 1, 0, 2, 4, 0].map(|page| lru.touch(page));
         let expected = [
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_a_slow_one_is() {
+    fn it_agrees_with_a_slow_one() {
         let mut lru = Lru::new(50, 20);
         let mut slow: Vec<u32> = Vec::new();
         for number in 0..5000 {

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_bytes_are_read() {
         over(|pages, _| {
             for number in 0..2000 {
                 pages.write(number % 5).unwrap();

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_each_place_is_what_an_image_has() {
+    fn an_image_has_the_newest_version_of_each_place() {
         let words = Words::new(5);
         for newest in [0, 1, 40, 3000] {
             let image = words.image(11, newest);

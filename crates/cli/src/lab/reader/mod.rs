@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_reads_what_was_made() {
+    fn every_way_reads_the_files_bytes() {
         let kernel = build(On::Kernel(None), 1, None).unwrap();
         for engine in [None, kernel.as_deref()] {
             let mut source = source(&made());

@@ -81,7 +81,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn all_see_what_the_last_did() {
+    fn all_see_the_work_of_the_last() {
         let meeting = Meeting::new(3);
         let rounds = AtomicU32::new(0);
         thread::scope(|scope| {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_who_has_left() {
+    fn a_thread_that_has_left_is_not_waited_for() {
         let meeting = Meeting::new(3);
         thread::scope(|scope| {
             let waiters = [0, 1].map(|_| scope.spawn(|| meeting.seat().meet(|| ())));

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_never_timed_is_null() {
+    fn untimed_figures_are_null() {
         assert_eq!(LongestWaits::of([0; WAITED]), None);
         let waits = LongestWaits::of([1500, 0, 0, 0, 7, 0, 0, 0]).unwrap();
         assert_eq!((waits.touch_us, waits.fork_us), (Some(1.5), Some(0.007)));

@@ -34,7 +34,7 @@ impl Ring {
 
     /// Finishes the parked reads whose bytes are there.
     #[inline(never)]
-    pub(super) fn finish_what_is_there(&self, complete: &dyn Complete) {
+    pub(super) fn finish_the_present_reads(&self, complete: &dyn Complete) {
         let (mut next, mut not_there) = (0, 0);
         while not_there < NOT_THERE {
             let mut table = self.table.lock();

@@ -185,7 +185,7 @@ mod tests {
     /// The program has put one at our number a moment ago. Failed before: io_submit(2) did not
     /// come back, and the fault held its VMA for ever.
     #[test]
-    fn no_queue_waits_for_what_nobody_gives() {
+    fn no_queue_waits_for_bytes_that_never_come() {
         for kind in [QueueKind::Aio, QueueKind::Uring] {
             let Ok(mut queue) = Queue::new(kind, 8) else {
                 println!("{kind:?}: there is none here");

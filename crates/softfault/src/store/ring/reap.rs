@@ -26,7 +26,7 @@ impl Ring {
                 } else {
                     drop(table);
                 }
-                self.finish_what_is_there(complete);
+                self.finish_the_present_reads(complete);
             }
             return Reap::NotInFlight;
         };

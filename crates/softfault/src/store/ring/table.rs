@@ -439,7 +439,7 @@ mod tests {
 
     /// Every errno that `io_submit` and `io_uring` can answer, for ever.
     #[test]
-    fn a_read_ends_whatever_the_kernel_answers() {
+    fn a_read_ends_for_every_answer_of_the_kernel() {
         let mut table = ReadTable::new(1);
         for no in 1..4096 {
             let slot = table.take(request(1, 1)).unwrap();
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_proven_is_not_believed() {
+    fn unproven_reads_are_not_believed() {
         let mut table = ReadTable::new(4);
         let slots: Vec<_> = (0..2).map(|i| table.take(request(i, 1)).unwrap()).collect();
         let first = table.submits(&slots);

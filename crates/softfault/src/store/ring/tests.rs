@@ -134,7 +134,7 @@ fn the_leader_wakes_those_whose_read_came_and_nobody_else() {
 }
 
 #[test]
-fn a_departing_leader_is_succeeded_by_one_who_waits() {
+fn a_departing_leader_is_succeeded_by_a_waiter() {
     let (ring, inbox) = (ring(), Inbox::default());
     let entries = start(&ring, [0, 1, 2, 3, 4, 5, 6, 7]);
     thread::scope(|scope| {
@@ -184,7 +184,7 @@ fn a_leader_whose_time_is_up_is_succeeded_too() {
 }
 
 #[test]
-fn who_was_called_to_lead_but_has_no_read_any_more_passes_it_on() {
+fn a_called_leader_without_a_read_passes_it_on() {
     let (ring, inbox) = (ring(), Inbox::default());
     let [_, _, last] = start(&ring, [0, 1, 2]);
     thread::scope(|scope| {
@@ -233,7 +233,7 @@ fn a_follower_whose_time_is_up_leaves_no_trace() {
 }
 
 #[test]
-fn what_the_kernel_did_not_take_is_given_back_and_its_waiters_told() {
+fn refused_entries_are_given_back_and_their_waiters_woken() {
     let (ring, inbox) = (ring(), Inbox::default());
     held(&ring).limit(2);
     assert_eq!(ring.submit(5, |i| request(i as u64)), 2);
@@ -347,7 +347,7 @@ fn start_cached<const N: usize>(
 const NOT_THERE: i64 = -(libc::EAGAIN as i64);
 
 #[test]
-fn what_the_page_cache_has_not_is_read_by_whoever_needs_it() {
+fn missing_pages_are_read_by_the_thread_that_needs_them() {
     let (ring, inbox, file) = (ring(), Inbox::default(), file_of(b"parked"));
     let mut pages = vec![0u8; 3 * PAGE_SIZE];
     let [first, second, third] = start_cached(&ring, &file, &mut pages, [1, 2, 3]);
@@ -375,7 +375,7 @@ fn what_the_page_cache_has_not_is_read_by_whoever_needs_it() {
 }
 
 #[test]
-fn a_poll_finishes_what_has_come_meanwhile() {
+fn a_poll_finishes_reads_that_have_arrived() {
     let text = vec![7; 4 * PAGE_SIZE];
     let (ring, inbox, file) = (ring(), Inbox::default(), file_of(&text));
     let mut pages = vec![0u8; 40 * PAGE_SIZE];
@@ -423,7 +423,7 @@ fn many_wait_for_parked_reads_and_one_reads_each() {
 }
 
 #[test]
-fn the_reaper_reads_what_the_kernel_refuses_for_good() {
+fn the_reaper_reads_finally_refused_reads() {
     let mut page = vec![0u8; PAGE_SIZE];
     let file = file_of(b"by hand");
     let (source, buffer) = (Source::of(&file), page.as_mut_ptr());

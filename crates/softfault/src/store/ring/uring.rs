@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn handing_over_ends_whatever_the_kernel_answers() {
+    fn handing_over_ends_for_every_answer_of_the_kernel() {
         for errno in 0..4096 {
             let mut calls = 0;
             let refused = |_| {

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_freed_is_used_again_before_the_file_grows() {
+    fn freed_space_is_used_again_before_the_file_grows() {
         let mut space = PackedSpace::new(1 << 16, GRAIN).unwrap();
         let a = space.take(8, 8192).unwrap();
         let b = space.take(8, 8192).unwrap();

@@ -37,7 +37,7 @@ macro_rules! check {
 }
 
 #[test]
-fn a_child_adopts_what_it_inherits() {
+fn a_child_adopts_inherited_memory() {
     let mmu = Arc::new(real());
     let window = reserve(&mmu, 16);
     // SAFETY: advice about a mapping.

@@ -70,7 +70,7 @@ fn is_right(window: &Reservation, at: usize) -> bool {
 }
 
 #[test]
-fn readers_see_the_file_whoever_shows_it() {
+fn readers_see_the_file_under_either_server() {
     let (mmu, file) = (Arc::new(real()), file("in-place"));
     let window = served(&mmu);
     let stop = AtomicBool::new(false);
@@ -103,7 +103,7 @@ fn readers_see_the_file_whoever_shows_it() {
 }
 
 #[test]
-fn what_was_taken_over_is_a_window() {
+fn memory_taken_over_is_a_window() {
     let (mmu, file) = (Arc::new(real()), file("taken-over"));
     let window = served(&mmu);
     // SAFETY: nobody touches it.
@@ -132,7 +132,7 @@ fn what_was_taken_over_is_a_window() {
 }
 
 #[test]
-fn what_goes_while_a_mapping_is_there_is_no_spare_window() {
+fn a_window_freed_beside_a_mapping_is_no_spare() {
     let (mmu, file) = (Arc::new(real()), file("goes"));
     let window = served(&mmu);
     // SAFETY: nobody touches it.

@@ -140,7 +140,7 @@ fn windows_of_any_descriptor() {
 }
 
 #[test]
-fn what_is_only_read_moves_too() {
+fn pages_that_are_only_read_move_too() {
     let mmu = real();
     let [from, to] = [(); 2].map(|()| mmu.reserve(PAGES * PAGE_SIZE, Protection::Read).unwrap());
     copy(&mmu, &from, 0, 5, Access::ReadOnly).unwrap();

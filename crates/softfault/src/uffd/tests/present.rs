@@ -7,7 +7,7 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::{Access, Mmu};
 
 #[test]
-fn what_is_missing_is_seen_without_a_fault() {
+fn missing_pages_are_seen_without_a_fault() {
     for faults in [Faults::Signals, Faults::Threads, Faults::Messages] {
         match UffdMmu::new(faults) {
             Ok(mmu) => looks(&mmu),

@@ -74,7 +74,7 @@ fn a_protected_page_that_goes_leaves_no_mark() {
 }
 
 #[test]
-fn system_calls_read_what_is_protected() {
+fn system_calls_read_protected_pages() {
     let mmu = real();
     let window = reserve(&mmu, 2);
     copy(&mmu, &window, 0, b'x', Access::ReadOnly).unwrap();

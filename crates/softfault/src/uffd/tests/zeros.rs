@@ -60,7 +60,7 @@ fn a_write_between_mapping_and_protecting_is_noticed() {
 }
 
 #[test]
-fn a_writer_never_changes_what_is_called_nothing() {
+fn a_writer_never_changes_the_place_called_nothing() {
     let mmu = real();
     let window = reserve(&mmu, 1);
     // A thread that touches too early touches again.
