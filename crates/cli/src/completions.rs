@@ -1,4 +1,4 @@
-//! `softfault completions`: what a shell reads to complete the command's arguments.
+//! `softfault completions`: the file by which a shell completes the command's arguments.
 
 use crate::error::Error;
 use crate::output::print;

@@ -5,7 +5,7 @@ use std::fmt;
 /// An error of a command, printed as one line on stderr.
 #[derive(Debug)]
 pub enum Error {
-    /// What the caller gave cannot be used (argument, file, directory, budget, room on the disk): exit code 2.
+    /// The caller's input cannot be used (argument, file, directory, budget, room on the disk): exit code 2.
     Input(String),
     /// A run failed (wrong data, a child that died): exit code 1.
     Failed(String),
@@ -16,7 +16,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error in what the caller gave.
+    /// An error in the caller's input.
     pub fn input(text: impl fmt::Display) -> Self {
         Self::Input(text.to_string())
     }

@@ -1,7 +1,7 @@
 //! The softfault command: `lab run` measures the documents' workloads on any engine, `lab compare` and
 //! `lab report` show what it found, `sim` runs them on simulated machines, `sum` reads a file through a
-//! softfault map, `run` runs a program whose file mappings softfault serves, `tour` shows what the project is about, `doctor` what this machine allows;
-//! `man` and `completions` write what is installed with the command.
+//! softfault map, `run` runs a program whose file mappings softfault serves, `tour` shows the purpose of the project, `doctor` checks this machine;
+//! `man` and `completions` write files that are installed with the command.
 
 mod compare;
 mod completions;
@@ -153,7 +153,7 @@ fn in_a_line(text: &str) -> String {
 }
 
 /// A write past the file-size limit is an error to tell, not a signal to die of; and a thrash of 500
-/// threads needs more descriptors than the usual soft limit. Returns what that was; `None` is unlimited or unknown.
+/// threads needs more descriptors than the usual soft limit. Returns the old limit; `None` is unlimited or unknown.
 fn prepare_process() -> Option<u64> {
     // SAFETY: an ignored signal runs no code; the limit is a live structure.
     unsafe {

@@ -18,7 +18,7 @@ pub struct ManArgs {
 
 /// Writes a page for `command`, and one for each command below it.
 pub fn run(args: &ManArgs, mut command: Command) -> Result<(), Error> {
-    // Full names, and what all commands inherit.
+    // Full names, and the options that all commands inherit.
     command.build();
     fs::create_dir_all(&args.dir)
         .map_err(|e| Error::input(format_args!("cannot make {}: {e}", args.dir.display())))?;
@@ -26,7 +26,7 @@ pub fn run(args: &ManArgs, mut command: Command) -> Result<(), Error> {
 }
 
 fn write_pages(dir: &Path, command: &Command) -> Result<(), Error> {
-    // `help` says what the pages say.
+    // `help` repeats the pages.
     let others = command
         .get_subcommands()
         .filter(|below| below.get_name() != "help");

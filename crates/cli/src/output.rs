@@ -13,7 +13,7 @@ pub enum Sink {
     File(PathBuf),
 }
 
-/// Writes `text` to stdout; a reader that went away has seen what it wanted.
+/// Writes `text` to stdout; a reader that went away has seen enough.
 pub fn print(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

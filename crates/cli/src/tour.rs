@@ -39,7 +39,7 @@ pub struct TourArgs {
     no_report: bool,
 }
 
-/// In KiB, what the kernel's rows are shown at: Linux's default, and what some clouds' disks come with.
+/// The read-ahead of the kernel's rows, in KiB: Linux's default, and that of some clouds' disks.
 const READ_AHEADS: [u32; 2] = [128, 8192];
 
 /// One stop: the run, and the figure to look at.

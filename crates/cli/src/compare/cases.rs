@@ -7,7 +7,7 @@ use crate::size;
 
 /// The same work on each of the cases.
 pub struct Line<'a> {
-    /// What the work is called, with the engine if all cases are the same one.
+    /// The name of the work, with the engine if all cases are the same one.
     pub name: String,
     /// The engine, if all cases are the same one.
     pub on: Option<&'a str>,
@@ -17,7 +17,7 @@ pub struct Line<'a> {
 
 /// The cases to compare: the first case is the baseline of the others. All fields immutable.
 pub struct Cases<'a> {
-    /// What the cases are called; two or more.
+    /// The names of the cases; two or more.
     pub names: Vec<String>,
     /// The work that was done.
     pub lines: Vec<Line<'a>>,

@@ -189,7 +189,7 @@ fn text(cases: &Cases, no_waits: bool) -> String {
     text
 }
 
-/// What the rows were measured on, in order of appearance.
+/// The engines of the rows, in order of appearance.
 fn engines(rows: &[Row]) -> Vec<&str> {
     let mut engines: Vec<&str> = Vec::new();
     for row in rows {

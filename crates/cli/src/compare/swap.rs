@@ -22,7 +22,7 @@ const HEADER: [&str; 11] = [
     "Child's peak",
 ];
 
-/// Touches that are told apart, and what they are called.
+/// Kinds of touches, and their names.
 const TOUCHES: [(&str, &str); 4] = [
     ("touch", "touches"),
     ("priority_touch", "high-priority touches"),

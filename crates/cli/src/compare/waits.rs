@@ -114,7 +114,7 @@ fn locks<'l>(line: &'l Line, tell: usize) -> Vec<&'l str> {
     locks.into_iter().collect()
 }
 
-/// The longest that any thread was kept waiting, by what it did.
+/// The longest wait of any thread, by its operation.
 fn longest(cases: &Cases, line: &Line) -> String {
     let title = line.title();
     let any =

@@ -1,4 +1,4 @@
-//! What a check is, and what it answers.
+//! Checks, and their answers.
 
 use super::place::Place;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Check {
     /// Its name in the table and in the JSON; stable.
     pub name: &'static str,
-    /// What it costs to be without it, unless the answer knows better.
+    /// The cost of the lack, unless the answer has another.
     pub costs: &'static str,
     /// Tries it.
     pub run: fn(&Place) -> Tried,
@@ -18,7 +18,7 @@ pub struct Check {
 /// Where a check runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// In a child process: a signal that kills it is an answer, and whatever it made is gone with it.
+    /// In a child process: a signal that kills it is an answer, and all that it made is gone with it.
     Child,
     /// In the command's own process.
     Here,
@@ -47,7 +47,7 @@ impl State {
     }
 }
 
-/// What came of trying.
+/// The result of a check.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Tried {
     pub state: State,
@@ -87,7 +87,7 @@ impl Tried {
         }
     }
 
-    /// Says what this costs, other than the check says.
+    /// Sets a cost other than the check's.
     pub fn costing(mut self, costs: impl Into<String>) -> Self {
         self.costs = Some(costs.into());
         self
@@ -103,12 +103,12 @@ pub struct Finding {
     pub found: String,
     /// The cost of the lack; `None` where nothing lacks.
     pub costs: Option<String>,
-    /// What changes it; `None` where nothing lacks.
+    /// How to change it; `None` where nothing lacks.
     pub mend: Option<String>,
 }
 
 impl Finding {
-    /// The row of what came of `check`.
+    /// The row of the result of `check`.
     pub fn new(check: &Check, tried: Tried) -> Self {
         let lacks = tried.state != State::Ok;
         Self {

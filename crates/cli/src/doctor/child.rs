@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What came of `run`, in a child; the process has no other threads.
+/// The result of `run`, in a child; the process has no other threads.
 pub fn try_in_child(run: impl FnOnce() -> Tried) -> Tried {
     match answer(run) {
         Ok(Ok(tried)) => tried,
@@ -44,7 +44,7 @@ fn answer(run: impl FnOnce() -> Tried) -> io::Result<Result<Tried, i32>> {
     if child == 0 {
         drop(reading);
         let done = catch_unwind(AssertUnwindSafe(|| send(writing, &run())));
-        // SAFETY: ends the process without running what the parent registered.
+        // SAFETY: ends the process without running the parent's exit handlers.
         unsafe { libc::_exit(i32::from(done.is_err())) };
     }
     drop(writing);

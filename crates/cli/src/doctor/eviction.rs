@@ -1,4 +1,4 @@
-//! What makes eviction cheap: many ranges in a call, one flush for them, and page tables that go with their pages.
+//! Kernel features that make eviction cheap: many ranges in a call, one flush for them, and page tables that go with their pages.
 
 use super::check::{Check, Tried, Whereabouts};
 use super::machine;
@@ -87,7 +87,7 @@ pub const BATCHED_FLUSH: Check = Check {
     whereabouts: Whereabouts::Child,
 };
 
-/// Page tables that go when all of what they map is zapped (Linux 6.14 on x86-64): VmPTE is looked at
+/// Page tables that go when all of their pages are zapped (Linux 6.14 on x86-64): VmPTE is looked at
 /// before and after.
 pub const PAGE_TABLE_FREEING: Check = Check {
     name: "page-table-freeing",
@@ -122,7 +122,7 @@ const SPAN: usize = 2 << 20;
 /// Tables tried.
 const TABLES: usize = 16;
 
-/// KiB of page tables that a touch of each span made, and of these what went when the spans were zapped.
+/// KiB of page tables that a touch of each span made, and the part of them that went when the spans were zapped.
 fn zap_tables() -> io::Result<(u64, u64)> {
     let memory = Memory::map_with((TABLES + 1) * SPAN, libc::MAP_NORESERVE)?;
     let start = memory.aligned(SPAN);

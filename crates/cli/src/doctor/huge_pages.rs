@@ -65,7 +65,7 @@ fn try_one() -> io::Result<bool> {
         return Ok(false);
     }
     memory.write(offset, 1);
-    // What the touch did not ask for is present only if it came in one piece.
+    // Pages that were not touched are present only if the memory came in one piece.
     let first = offset / PAGE;
     let pages = memory.present()?;
     Ok(pages[first..first + HUGE / PAGE]

@@ -1,4 +1,4 @@
-//! What bounds how many files can be mapped at a time.
+//! Limits of the number of files that can be mapped at a time.
 
 use super::check::{Check, Tried, Whereabouts};
 use super::machine;

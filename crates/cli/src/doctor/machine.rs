@@ -7,7 +7,7 @@ use crate::size;
 use std::fs;
 use std::path::Path;
 
-/// Which kernel this is. What it can do is tried, not told from its name; only its page has to be ours.
+/// Which kernel this is. Its features are tried, not told from its name; only its page has to be ours.
 pub const KERNEL: Check = Check {
     name: "kernel",
     costs: "no map can be served: softfault's pages are of 4096 bytes",
@@ -47,7 +47,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// What makes a kernel feature of `major.minor` appear.
+/// How to get a kernel feature of `major.minor`.
 pub fn newer_kernel(major: u32, minor: u32) -> String {
     format!("boot Linux {major}.{minor} or newer")
 }
@@ -85,7 +85,7 @@ pub fn container() -> Option<&'static str> {
     found.map(|(_, name)| *name)
 }
 
-/// What opens a system call that a filter closes.
+/// How to open a system call that a filter closes.
 pub fn open_call(call: &str) -> String {
     match container() {
         Some(program) => {
@@ -95,7 +95,7 @@ pub fn open_call(call: &str) -> String {
     }
 }
 
-/// What names a limit, which is signed with musl.
+/// The type of a limit's name, which is signed with musl.
 #[cfg(target_env = "musl")]
 type Resource = libc::c_int;
 #[cfg(not(target_env = "musl"))]

@@ -77,7 +77,7 @@ fn try_it() -> io::Result<()> {
         return_mask: PRESENT,
         ..Scan::default()
     };
-    // SAFETY: the structure is what the request takes; it names our regions and our memory.
+    // SAFETY: the structure has the layout of the request; it names our regions and our memory.
     let found = unsafe {
         libc::ioctl(
             pagemap.as_raw_fd(),

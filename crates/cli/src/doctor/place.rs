@@ -11,7 +11,7 @@ pub const PAGE: usize = 4096;
 /// Bytes of a tried file: some pages, the last of them partial.
 pub const FILE_BYTES: usize = 8 * PAGE + 100;
 
-/// Where to try, and what the command changed before it looked. All fields immutable.
+/// Where to try, and the changes that the command made before it looked. All fields immutable.
 pub struct Place {
     pub dir: PathBuf,
     /// The limit on open files that the command was started with.
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-/// What a tried file holds: each byte differs from its neighbours and from those a page away.
+/// The contents of a tried file: each byte differs from its neighbours and from those a page away.
 pub fn contents() -> Vec<u8> {
     (0..FILE_BYTES).map(|i| (i + i / PAGE * 7) as u8).collect()
 }

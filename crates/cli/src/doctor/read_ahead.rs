@@ -45,7 +45,7 @@ fn used() -> String {
 
 fn mend_aio(errno: i32) -> String {
     match errno {
-        // What is there is used up, by all processes of the machine together.
+        // The limit is used up, by all processes of the machine together.
         libc::EAGAIN => "sysctl -w fs.aio-max-nr=1048576".to_owned(),
         libc::EPERM | libc::ENOSYS if machine::is_filtered() => machine::open_call("io_setup"),
         libc::ENOSYS => "boot a kernel built with CONFIG_AIO=y".to_owned(),

@@ -19,7 +19,7 @@ pub const CHECK: Check = Check {
     whereabouts: Whereabouts::Child,
 };
 
-/// Why there are no messages, and what allows them; `None`: there are.
+/// Why there are no messages, and how to allow them; `None`: there are.
 pub fn no_messages() -> Option<(String, String)> {
     messages().err()
 }

@@ -20,14 +20,14 @@ pub const OPENED: Check = Check {
     whereabouts: Whereabouts::Child,
 };
 
-/// What the sysctl is, which most guides name and which does not matter here.
+/// The value of the sysctl, which most guides name and which does not matter here.
 fn sysctl() -> String {
     machine::sysctl("vm.unprivileged_userfaultfd").map_or_else(String::new, |value| {
         format!("; vm.unprivileged_userfaultfd = {value}, which is not needed")
     })
 }
 
-/// What a refusal means, and what mends it.
+/// The meaning of a refusal, and its remedy.
 fn refused(error: &io::Error) -> Tried {
     let mend = match error.raw_os_error() {
         Some(libc::EINVAL) => machine::newer_kernel(5, 11),
@@ -92,10 +92,10 @@ fn open() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Asks for `features`, all or none; the answer is what the kernel has. Once for each descriptor.
+/// Asks for `features`, all or none; returns the kernel's features. Once for each descriptor.
 fn enable(fd: &OwnedFd, features: u64) -> io::Result<u64> {
     let mut words = [API, features, 0];
-    // SAFETY: three words are what the request takes.
+    // SAFETY: the request takes three words.
     unsafe { ioctl(fd, request(0x3F, 3), &mut words) }?;
     Ok(words[1])
 }
@@ -103,12 +103,12 @@ fn enable(fd: &OwnedFd, features: u64) -> io::Result<u64> {
 /// Registers a part of `memory` for missing faults.
 fn register(fd: &OwnedFd, memory: &Memory, offset: usize, bytes: usize) -> io::Result<()> {
     let mut words = [memory.at(offset) as u64, bytes as u64, MODE_MISSING, 0];
-    // SAFETY: four words are what the request takes.
+    // SAFETY: the request takes four words.
     unsafe { ioctl(fd, request(0x00, 4), &mut words) }
 }
 
 /// # Safety
-/// `request` takes a structure of N words, and what they name is the caller's.
+/// `request` takes a structure of N words, and their memory is the caller's.
 unsafe fn ioctl<const N: usize>(
     fd: &OwnedFd,
     request: u64,

@@ -10,7 +10,7 @@ pub struct Documented {
     pub place: String,
     /// `softfault` and its arguments.
     pub words: Vec<String>,
-    /// It is part of a sentence, and may leave out what has no default.
+    /// It is part of a sentence, and may leave out options without a default.
     pub is_mention: bool,
 }
 
@@ -76,7 +76,7 @@ fn assignments(line: &str) -> Option<Vec<(String, String)>> {
     line.split(';').map(set).collect()
 }
 
-/// The words of a line of a shell from `softfault` on, if that is what it runs.
+/// The words of a line of a shell from `softfault` on, if the line runs it.
 fn softfault_words(line: &str, variables: &BTreeMap<String, String>) -> Option<Vec<String>> {
     let line = line.split(" # ").next().unwrap_or(line);
     let is_set = |word: &&str| word.starts_with("SOFTFAULT_") && word.contains('=');

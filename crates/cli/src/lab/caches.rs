@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 /// The call's number, the same on every architecture we run on; the libc crate lacks it for some.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// What `cachestat` fills in (linux/mman.h).
+/// The structure that `cachestat` fills in (linux/mman.h).
 #[repr(C)]
 #[derive(Default)]
 struct CacheStat {

@@ -23,7 +23,7 @@ const ERROR_BYTES: usize = 1000;
 pub enum Blame {
     /// The run failed.
     Run = 1,
-    /// What the caller asked for cannot be.
+    /// The caller's request is impossible.
     Input = 2,
 }
 
@@ -148,7 +148,7 @@ impl Counters {
     /// Child: the measured part begins.
     pub fn start(&self, before: Usage) {
         store_usage(&self.header().before, before);
-        // Release, with the Acquire in `started`: who sees the start sees the usage before it.
+        // Release, with the Acquire in `started`: a reader that sees the start sees the usage before it.
         self.header().started.store(now_ns(), Ordering::Release);
     }
 
@@ -160,7 +160,7 @@ impl Counters {
     /// Child: everything is counted.
     pub fn finish(&self, after: Usage) {
         store_usage(&self.header().after, after);
-        // Release, with the Acquire in `finished`: who sees it sees the final counters.
+        // Release, with the Acquire in `finished`: a reader that sees it sees the final counters.
         self.header().finished.store(1, Ordering::Release);
     }
 
@@ -183,7 +183,7 @@ impl Counters {
         self.header().has_stats.store(1, Ordering::Release);
     }
 
-    /// Child: what went wrong; the first to tell is kept.
+    /// Child: the error; the first one is kept.
     pub fn fail(&self, blame: Blame, text: &str) {
         let header = self.header();
         // Relaxed: decides only which thread writes; the text is published by `blame`.
@@ -235,7 +235,7 @@ impl Counters {
         Some(EngineStats::from_words(words))
     }
 
-    /// What went wrong, if anything did.
+    /// The error, if there was one.
     pub fn error(&self) -> Option<(Blame, String)> {
         // Acquire, with the Release in `fail`.
         let blame = match self.header().blame.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! What a made file holds: a function of the offset, cheap to compute forward and to check.
+//! The contents of a made file: a function of the offset, cheap to compute forward and to check.
 //!
 //! A page is 512 little-endian words. Words 0 to 510 are a hash of the file's seed and their place; word
 //! 511 is whatever makes the sum of the page a hash of the page's number. So one touched word is checked
@@ -41,7 +41,7 @@ pub fn uniform(word: u64, pages: u64) -> u64 {
     ((u128::from(word) * u128::from(pages)) >> 64) as u64
 }
 
-/// What one made file holds. All fields immutable.
+/// The contents of one made file. All fields immutable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fill {
     /// Seed of the hashes.
@@ -107,7 +107,7 @@ impl Fill {
     }
 }
 
-/// What a touched page must hold.
+/// The word that a touched page must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Contents {
     /// A made file's data.

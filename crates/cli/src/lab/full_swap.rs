@@ -2,7 +2,7 @@
 //!
 //! A store to a map has no value that could be an error. A page that has neither memory nor a place in swap is a
 //! SIGBUS, of which the child would die without a word; so a handler leaves one in the shared counters first. The library's
-//! own handler, which is installed later, hands on to it what it cannot serve.
+//! own handler, which is installed later, hands on to it the faults that it cannot serve.
 
 use super::counters::{Blame, Counters};
 use super::job::Swap;
@@ -10,10 +10,10 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
-/// What the library's swap takes of a disk at a time.
+/// The unit in which the library's swap takes space of a disk.
 const CLUSTER: libc::off_t = 16 << 20;
 
-/// What the handler needs: it allocates nothing.
+/// The state of the handler: it allocates nothing.
 static WATCHED: OnceLock<SwapWatch> = OnceLock::new();
 
 /// A swap that may be full. All fields immutable.

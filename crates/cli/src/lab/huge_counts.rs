@@ -35,7 +35,7 @@ pub struct HugeCounts {
 }
 
 impl HugeCounts {
-    /// With what another process counted.
+    /// With the counts of another process.
     pub fn and(self, slot: &HugeSlot) -> Self {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Self {

@@ -27,7 +27,7 @@ pub enum Pass {
     Remap,
 }
 
-/// What a child does.
+/// The work of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Work {
     /// Only builds the engine: whether the budget is enough, and the machine allows it.
@@ -52,7 +52,7 @@ pub enum Work {
     Scan(Pass),
     /// Threads write to a file through a map.
     Write {
-        /// What they write.
+        /// The pages that they write.
         how: Writing,
         /// A flush each so many pages.
         flush_every: Option<u64>,
@@ -101,12 +101,12 @@ pub enum Work {
     Hugetlb {
         /// Its length.
         bytes: u64,
-        /// What it is like when they begin.
+        /// Its state when they begin.
         start: Start,
     },
 }
 
-/// What threads write to a file.
+/// The writes of threads to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Writing {
     /// Every byte of it, in order.
@@ -115,7 +115,7 @@ pub enum Writing {
     Words(Spread),
 }
 
-/// What a huge file is like when its processes begin.
+/// The state of a huge file when its processes begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Start {
     /// Empty.
@@ -181,7 +181,7 @@ pub struct JobFile {
     pub fd: i32,
     /// Its length.
     pub bytes: u64,
-    /// What it holds.
+    /// Its contents.
     pub contents: Contents,
 }
 
@@ -192,7 +192,7 @@ pub struct Job {
     pub parent: u32,
     /// Descriptor of the shared counters.
     pub counters: i32,
-    /// What to do.
+    /// The work to do.
     pub work: Work,
     /// On what.
     pub on: On,

@@ -79,7 +79,7 @@ struct WhichRun<'a> {
     run: u32,
 }
 
-/// What all runs share. All fields immutable.
+/// The state that all runs share. All fields immutable.
 pub struct Lab<'a> {
     interrupt: &'a Interrupt,
     /// Where cgroups are made, or why none are.
@@ -130,7 +130,7 @@ impl<'a> Lab<'a> {
                 let own = provide::own(plan, pattern, threads, self.interrupt)?;
                 let files = own.as_deref().unwrap_or(shared);
                 // Repeats outside, engines inside: a slow drift of the machine meets all engines alike. Each
-                // repeat begins with the next engine: what one leaves behind meets another one each time.
+                // repeat begins with the next engine: so the state that one leaves behind meets another one each time.
                 for run in 1..=plan.repeat {
                     for on in in_turn(&plan.on, run) {
                         let number = rows.len() + 1;
@@ -228,7 +228,7 @@ impl<'a> Lab<'a> {
         Ok(row)
     }
 
-    /// A cgroup with its limit, and swap for what that has no room for; or why there is none.
+    /// A cgroup with its limit, and swap for memory beyond it; or the reason why there is none.
     fn swapping_group(
         &self,
         memory: u64,

@@ -1,4 +1,4 @@
-//! What a terminal shows while a run is under way.
+//! The progress on a terminal while a run is under way.
 
 use super::WhichRun;
 use super::counters::Counters;

@@ -5,7 +5,7 @@ use super::plan::{FileFrom, Files, Pattern, Plan, Workload};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 
-/// Length of the file that a storm maps and unmaps: small, as what programs map and unmap often is.
+/// Length of the file that a storm maps and unmaps: small, as the mappings that programs often map and unmap.
 const STORM_BYTES: u64 = 64 << 10;
 
 /// The caller's own file, if the plan names one.

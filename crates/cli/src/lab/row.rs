@@ -1,4 +1,4 @@
-//! The row of one run: what the child counted, what the parent measured, and under which circumstances.
+//! The row of one run: the child's counts, the parent's measurements, and the circumstances.
 
 use super::plan::{Pattern, Plan, Workload};
 use super::stats::EngineStats;
@@ -6,17 +6,17 @@ use super::supervise::Outcome;
 use crate::results::on::On;
 use crate::results::row::{LongestWaits, Row, by_name};
 
-/// What the parent knows of a run besides its outcome.
+/// The parent's knowledge of a run besides its outcome.
 pub struct Circumstances {
     /// Which of the repeats, from 1.
     pub run: u32,
     /// Threads that touched pages.
     pub threads: usize,
-    /// Length of what they touched.
+    /// Length of the touched memory.
     pub file_bytes: u64,
-    /// What its device was set to.
+    /// The setting of its device.
     pub read_ahead_kb: Option<u32>,
-    /// vm.page-cluster, of what swaps.
+    /// vm.page-cluster, of workloads that swap.
     pub page_cluster: Option<u32>,
     /// Whether a memory cgroup bounded the run.
     pub limited: bool,
@@ -47,7 +47,7 @@ pub fn row(
             Some(done.populate_ns as f64 / 1e9),
             Some(done.populate_cpu_ns as f64 / 1e9),
         ),
-        // What its processes used, which are not the child itself.
+        // The use of its processes, which are not the child itself.
         Workload::Hugetlb => (
             Some(match done.populate_ns {
                 0 => elapsed_s,

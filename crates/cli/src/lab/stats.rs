@@ -1,5 +1,5 @@
 //! An engine's own counters as the lab carries them: one flat array of words in memory shared between
-//! child and parent, so that what a killed child had counted is not lost.
+//! child and parent, so that the counts of a killed child are not lost.
 
 use crate::results::row::{self, Lock, Swap};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct LockWaits {
     pub ranges: [u64; RANGES],
 }
 
-/// Pages that went to swap and came back since the engine was built, and what became of them.
+/// Pages that went to swap and came back since the engine was built, and their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct SwapCounts {
@@ -47,7 +47,7 @@ pub struct SwapCounts {
     pub retry_io_miss: u64,
 }
 
-/// What an engine has counted since it was built; all of it is words.
+/// The counts of an engine since it was built; all of it is words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct EngineStats {

@@ -30,7 +30,7 @@ pub struct Outcome {
     pub peak_bytes: Option<u64>,
     /// Whether the child had to be killed.
     pub gave_up: bool,
-    /// What went wrong.
+    /// The error.
     pub error: Option<String>,
 }
 

@@ -52,7 +52,7 @@ fn off(file: &Path) {
     let _ = fs::remove_file(file);
 }
 
-/// Switches off and removes what killed labs left.
+/// Switches off and removes files that killed labs left.
 fn sweep() {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     for file in swaps.lines().skip(1).filter_map(abandoned) {

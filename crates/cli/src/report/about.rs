@@ -1,6 +1,6 @@
 //! The workloads in words.
 
-/// The memory accesses of each workload, for a reader who does not know it.
+/// The memory accesses of each workload, for a reader that does not know it.
 const ABOUT: &[(&str, &str)] = &[
     (
         "sparse",
@@ -73,7 +73,7 @@ const ABOUT: &[(&str, &str)] = &[
     ),
 ];
 
-/// What `workload` does; `None` of one that is not known here.
+/// The description of `workload`; `None` of one that is not known here.
 pub fn about(workload: &str) -> Option<&'static str> {
     let known = ABOUT.iter().find(|(name, _)| *name == workload);
     known.map(|(_, about)| *about)

@@ -20,7 +20,7 @@ pub struct Bar<'a> {
 
 /// Bars under a label.
 pub struct Bars<'a> {
-    /// What they have in common.
+    /// Their common part.
     pub label: String,
     /// One for each engine.
     pub bars: Vec<Bar<'a>>,
@@ -28,7 +28,7 @@ pub struct Bars<'a> {
 
 /// A chart.
 pub struct Chart<'a> {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// How to read it.
     pub caption: String,

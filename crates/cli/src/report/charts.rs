@@ -10,7 +10,7 @@ use crate::size;
 use crate::table::figure;
 
 impl<'a> Section<'a> {
-    /// The charts that tell what the workload is about; some may be empty. Speed is left out where lines
+    /// The main charts of the workload; some may be empty. Speed is left out where lines
     /// over threads tell it.
     pub fn charts(&self, speed_is_told: bool) -> Vec<Chart<'a>> {
         let of_faults = speed_of(&self.groups).0 == "faults/s";
@@ -33,7 +33,7 @@ impl<'a> Section<'a> {
         charts
     }
 
-    /// What its speeds count, and the figure.
+    /// The unit of its speeds, and the figure.
     pub fn unit(&self) -> (&'static str, Rate) {
         let (unit, speed) = speed_of(&self.groups);
         let words = match unit {
@@ -166,7 +166,7 @@ impl<'a> Section<'a> {
         self.chart("Maps", caption, |row| row.maps_per_s, text, short)
     }
 
-    /// How much was found in memory, and what an exact LRU would have found.
+    /// The share that was found in memory, and the share that an exact LRU would have found.
     fn in_memory(&self) -> Chart<'a> {
         let caption = "percent of the accesses that needed no I/O; more is better. The table has what an exact \
                        LRU of the same memory would have found";

@@ -33,14 +33,14 @@ pub fn commands(groups: &[Group]) -> Vec<String> {
     commands.into_iter().map(text).collect()
 }
 
-/// What stands before and after `--threads N`.
+/// The parts before and after `--threads N`.
 fn command(groups: &[&Group]) -> [String; 2] {
     let key = groups[0].key;
     let rows = || groups.iter().flat_map(|group| group.runs.iter().copied());
     let mut on: Vec<&str> = Vec::new();
     let mut patterns: Vec<&str> = Vec::new();
     for group in groups {
-        // Where files were told apart by name, the engine is what stands before it.
+        // Where files were told apart by name, the engine is the part before it.
         let name = group.on.split(" (").next().unwrap_or(group.on);
         if !on.contains(&name) {
             on.push(name);

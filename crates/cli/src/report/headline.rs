@@ -50,7 +50,7 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
         cards.extend(calmest(groups, engines, ours));
     }
     if cards.len() < 5 {
-        // Two policies: the first one is what the other is measured against.
+        // Two policies: the first one is the baseline of the other.
         let mut policies = engines.names().filter(|name| name.starts_with("softfault"));
         let first = policies.next().unwrap_or(ours);
         if first != base {
@@ -77,7 +77,7 @@ fn ours(engines: &Engines) -> &str {
     plain.or(policy).or(last).expect("a page has rows")
 }
 
-/// Whether it is the kernel's mmap without advice, whatever its device was set to.
+/// Whether it is the kernel's mmap without advice, at any setting of its device.
 fn is_kernel(name: &str) -> bool {
     name == "kernel" || name.starts_with("kernel:")
 }
@@ -115,7 +115,7 @@ impl<'a> Duel<'a> {
         (alike && ours > 0.0 && theirs > 0.0).then_some(ours / theirs)
     }
 
-    /// What they read for a byte used over what we read for it.
+    /// Their bytes read for a byte used, over ours.
     fn read_ratio(&self) -> Option<f64> {
         let (ours, theirs) = (
             self.ours.median(Row::read_per_used)?,
@@ -164,7 +164,7 @@ fn speed(group: &Group) -> (f64, String) {
     (rate, text)
 }
 
-/// What the other one could not end at all.
+/// The runs that the other one could not end at all.
 fn ended<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
     let none = |duel: &&Duel| {
         let nothing = duel.theirs.speed() == Some(0.0) && duel.theirs.gave_up() > 0;
@@ -207,7 +207,7 @@ fn least_read<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
     (ratio > 1.0).then(|| duel.card(ratio, "less read from the disk", &read))
 }
 
-/// How near we come to what the device can give, at the most threads.
+/// How near we come to the limit of the device, at the most threads.
 fn near_device<'a>(duels: &[Duel<'a>], what: &'static str) -> Option<Card<'a>> {
     let is_random = |duel: &&Duel| {
         let key = duel.ours.key;
@@ -221,7 +221,7 @@ fn near_device<'a>(duels: &[Duel<'a>], what: &'static str) -> Option<Card<'a>> {
     Some(card)
 }
 
-/// What a program without a map has, that keeps a cache of its own.
+/// The rate of a program without a map, that keeps a cache of its own.
 fn beside_cache<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
     let of_data = duels.iter().find(|duel| !duel.ours.key.is_of_holes())?;
     let what = "the speed of direct reads into a cache of the same size";
@@ -274,7 +274,7 @@ fn extreme<'d, 'a>(
 }
 
 fn draw(card: &Card, engines: &Engines) -> Markup {
-    // The ratio is the message: a linear scale, whatever it hides.
+    // The ratio is the message: a linear scale in any case.
     let most = card.sides[0].1.max(card.sides[1].1).max(f64::MIN_POSITIVE);
     html! {
         div.big-card {

@@ -19,7 +19,7 @@ const APART: f64 = 17.0;
 
 /// A chart. All fields immutable.
 pub struct Lines<'a> {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// How to read it.
     pub caption: String,

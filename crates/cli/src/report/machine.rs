@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Names and values, of what the machine tells.
+/// Names and values of the machine's properties.
 pub fn machine(disk: &Path) -> Vec<(&'static str, String)> {
     let facts = [
         ("Processor", processor()),

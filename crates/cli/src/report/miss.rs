@@ -20,7 +20,7 @@ pub fn matrix(groups: &[&Group], engines: &Engines) -> Option<Markup> {
     if variants.is_empty() {
         return None;
     }
-    // The variants as document 003 calls them; what else was measured stands before them.
+    // The variants as document 003 calls them; the other measured engines come before them.
     let others = (0..all.len()).filter(|at| variants.iter().all(|(variant, _)| variant != at));
     let others = others.map(|at| (all[at], None));
     let variants = variants.iter().map(|&(at, name)| (all[at], Some(name)));
@@ -76,7 +76,7 @@ pub fn matrix(groups: &[&Group], engines: &Engines) -> Option<Markup> {
     })
 }
 
-/// Those of whom it is known what they read, in order of appearance.
+/// Those whose bytes read are known, in order of appearance.
 fn columns<'a>(groups: &[&Group<'a>]) -> Vec<&'a str> {
     let mut columns = Vec::new();
     for group in groups.iter().filter(|group| read(group).is_some()) {

@@ -48,7 +48,7 @@ pub struct ReportArgs {
     title: String,
 }
 
-/// What the page says besides the rows.
+/// The parts of the page besides the rows.
 pub struct About<'a> {
     /// The heading.
     pub title: &'a str,

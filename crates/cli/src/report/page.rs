@@ -52,7 +52,7 @@ pub fn page(rows: &[Row], about: &About) -> String {
     page.into_string()
 }
 
-/// The engines, explained for a reader who does not know the lab.
+/// The engines, explained for a reader that does not know the lab.
 fn legend(engines: &Engines) -> Markup {
     html! {
         ul.legend {

@@ -1,4 +1,4 @@
-//! A workload's part of the page: what it does, its charts, its table.
+//! A workload's part of the page: its text, its charts, its table.
 
 use super::about::about;
 use super::engines::Engines;

@@ -1,4 +1,4 @@
-//! What a workload does over numbers of threads: lines for each pattern, all patterns on one scale.
+//! A workload over numbers of threads: lines for each pattern, all patterns on one scale.
 
 use super::lines::{Line, Lines};
 use super::scale::Scale;
@@ -8,13 +8,13 @@ use crate::results::row::Row;
 
 impl<'a> Section<'a> {
     /// A chart for each pattern that was measured with several numbers of threads; of faults also one for
-    /// each of what they cost.
+    /// each of their costs.
     pub fn over_threads(&self) -> Vec<Lines<'a>> {
         let (unit, speed) = self.unit();
         let speed = self.lines("Speed", &format!("{unit}; more is better"), speed);
         let caption = "faults for a second of processor time; more is better";
         let cost = self.lines("Faults for CPU time", caption, Row::faults_per_cpu);
-        // Beside each other: what is fast and what that costs, or two patterns of it.
+        // Beside each other: speed and its cost, or two patterns of it.
         let wide = speed.len() + cost.len() == 1 || cost.is_empty();
         let charts = speed.into_iter().chain(cost);
         charts.map(|chart| Lines { wide, ..chart }).collect()

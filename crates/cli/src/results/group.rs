@@ -37,7 +37,7 @@ pub struct Group<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// What `row` did.
+    /// The work of `row`.
     pub fn of(row: &'a Row) -> Self {
         Self {
             workload: &row.workload,
@@ -71,7 +71,7 @@ impl<'a> Key<'a> {
         row::swaps(self.workload)
     }
 
-    /// Length of what each thread has for itself; `None` where all have the same files.
+    /// Length of each thread's own memory; `None` where all have the same files.
     pub fn thread_bytes(&self) -> Option<u64> {
         let own = ["thrash", "pft", "spf"].contains(&self.workload);
         self.file_bytes.checked_div(self.threads).filter(|_| own)
@@ -237,7 +237,7 @@ impl Group<'_> {
         self.runs.iter().filter(|row| row.gave_up).count()
     }
 
-    /// What stands behind each of its figures: `+` if a run was given up, `!` if one failed.
+    /// The mark behind each of its figures: `+` if a run was given up, `!` if one failed.
     pub fn mark(&self) -> String {
         let marks = [("+", self.gave_up()), ("!", self.failed)];
         let marks = marks.into_iter().filter(|(_, runs)| *runs > 0);
@@ -249,7 +249,7 @@ impl Group<'_> {
         self.median(|row| of(row.longest_waits.as_ref()?))
     }
 
-    /// What a reader must know beside the figures.
+    /// Notes for the reader beside the figures.
     pub fn remarks(&self) -> String {
         let mut remarks = Vec::new();
         remarks.extend(self.skipped.map(|why| format!("not run: {why}")));

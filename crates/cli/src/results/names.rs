@@ -11,7 +11,7 @@ pub fn same(a: &str, b: &str) -> bool {
 }
 
 /// How the read-ahead of `on` counts, as document 003 calls it; the same with the default in place of that; whether
-/// it is the baseline. `None` of what has no such policy.
+/// it is the baseline. `None` of an engine without such a policy.
 fn variant(on: &str) -> Option<(&'static str, On, bool)> {
     let mut rest: On = on.parse().ok()?;
     let (On::Softfault(policies, _) | On::Soft(policies)) = &mut rest else {
@@ -29,7 +29,7 @@ fn variant(on: &str) -> Option<(&'static str, On, bool)> {
 }
 
 /// Those of `names` that differ in how they count misses alone, if there are three or more: their places
-/// and what document 003 calls them, the baseline first.
+/// and document 003's names of them, the baseline first.
 pub fn variants(names: &[&str]) -> Vec<(usize, &'static str)> {
     let all: Vec<_> = names.iter().map(|on| variant(on)).collect();
     let family = |of: &On| -> Vec<usize> {
@@ -51,9 +51,9 @@ pub fn variants(names: &[&str]) -> Vec<(usize, &'static str)> {
         .collect()
 }
 
-/// A description of `on`, for a reader who does not know the lab; empty if there is none.
+/// A description of `on`, for a reader that does not know the lab; empty if there is none.
 pub fn words(on: &str) -> String {
-    // Where files were told apart by name, the engine is what stands before it.
+    // Where files were told apart by name, the engine is the part before it.
     let on = on.split(" (").next().unwrap_or(on);
     let (engine, policies) = on.split_once(':').unwrap_or((on, ""));
     let engine = match engine {

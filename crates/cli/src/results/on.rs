@@ -13,10 +13,10 @@ use softfault::policy::Policies;
 use std::fmt;
 use std::str::FromStr;
 
-/// What the file's device is set to for the row, in KiB; `None` leaves it as it is.
+/// The setting of the file's device for the row, in KiB; `None` leaves it unchanged.
 pub type ReadAheadKb = Option<u32>;
 
-/// What a row was measured on.
+/// The engine of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     /// Kernel mmap as it is.
@@ -27,7 +27,7 @@ pub enum On {
     KernelSequential(ReadAheadKb),
     /// The kernel's huge pages, with a mapping that keeps page tables, as ours has one.
     KernelParked,
-    /// O_DIRECT reads by as many threads: what the device can give.
+    /// O_DIRECT reads by as many threads: the limit of the device.
     Pread,
     /// The same through a cache of the budget's size in the process.
     PreadCached,
@@ -39,13 +39,13 @@ pub enum On {
     Soft(Policies),
 }
 
-/// The engines, for whoever asked for another one.
+/// The engines, for an error about an unknown one.
 const ENGINES: &str = "kernel, kernel-random, kernel-sequential, kernel-parked, pread, pread-cached, direct, softfault and soft";
 /// How policies are written, for the same.
 const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
-/// What stands behind a kernel's name, before the number.
+/// The part behind a kernel's name, before the number.
 const READ_AHEAD: &str = "read_ahead_kb=";
-/// What stands before how softfault reads files.
+/// The part before softfault's way of reading files.
 const READS: &str = "reads=";
 
 /// In KiB: no device is served better by more, and a setting without bound takes the machine's memory.
@@ -79,7 +79,7 @@ impl On {
         }
     }
 
-    /// What its file's device is set to for the row, if it is not left as it is.
+    /// The setting of its file's device for the row, if it is changed.
     pub fn read_ahead_kb(self) -> ReadAheadKb {
         self.read_ahead().flatten()
     }

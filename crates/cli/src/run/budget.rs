@@ -1,4 +1,4 @@
-//! The budget, against what there is: one that is not below that is never kept.
+//! The budget, compared with the machine's memory: a budget that is not below it is never kept.
 
 use crate::error::Error;
 use crate::size::{self, show};

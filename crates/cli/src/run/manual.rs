@@ -1,4 +1,4 @@
-//! What help and the manual page say beside the options: tables of `docs/run.md`, so that each is written once.
+//! The tables of help and the manual page: those of `docs/run.md`, so that each is written once.
 
 const DOCUMENT: &str = include_str!("../../../../docs/run.md");
 

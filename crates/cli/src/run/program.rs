@@ -102,7 +102,7 @@ fn gains_rights(path: &Path) -> bool {
             && about.gid() != group
 }
 
-/// What a program begins with.
+/// The first bytes of a program.
 struct Head {
     file: File,
     bytes: Vec<u8>,
@@ -169,7 +169,7 @@ impl Head {
         }
     }
 
-    /// What a program header names, if it is that of an interpreter.
+    /// The interpreter that a program header names, if it is that of an interpreter.
     fn interpreter(&self, header: u64) -> Option<Vec<u8>> {
         if self.number(header, 4)? != PT_INTERP {
             return None;

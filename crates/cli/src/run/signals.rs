@@ -1,4 +1,4 @@
-//! What the Rust runtime changes before `main`, and the program is to have as we got it: SIGPIPE, which it ignores.
+//! Changes of the Rust runtime before `main` that are undone for the program: SIGPIPE, which it ignores.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

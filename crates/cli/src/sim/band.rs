@@ -1,4 +1,4 @@
-//! Bands: what several seeds and machines gave.
+//! Bands: the results of several seeds and machines.
 
 use crate::results::stats::{harmonic_mean, median};
 
@@ -8,7 +8,7 @@ pub struct Band {
     pub low: f64,
     pub median: f64,
     pub high: f64,
-    /// The harmonic mean; 0 of what no rates are.
+    /// The harmonic mean; 0 of figures that are no rates.
     pub mean: f64,
     /// How many figures.
     pub of: usize,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// What the file has.
+/// The contents of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Documents {

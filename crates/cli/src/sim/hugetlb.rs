@@ -1,4 +1,4 @@
-//! Document 001's lines: faults on huge pages and what they waited for, as bands, the document's own beneath.
+//! Document 001's lines: faults on huge pages and their waits, as bands, the document's own beneath.
 
 use super::band::Band;
 use super::documents::documents;
@@ -8,7 +8,7 @@ use crate::results::row::{Huge, Row, SimulatedHuge};
 use crate::table::figure::{or_none, rounded};
 use crate::table::{Table, heading};
 
-/// What a line is called, its figure, and whether the second policy is to have more of it (`Some(true)`), less,
+/// The name of a line, its figure, and whether the second policy is to have more of it (`Some(true)`), less,
 /// or neither.
 type Line = (&'static str, fn(&Row, &SimulatedHuge) -> f64, Option<bool>);
 

@@ -10,9 +10,9 @@ use softfault_sim::{Job, MmuKind, Policies, Workload, preset};
 const PFT_CORES: [usize; 11] = [1, 4, 7, 12, 21, 30, 48, 56, 79, 110, 128];
 /// Threads of document 000.
 const THRASH_THREADS: usize = 500;
-/// Anonymous memory of what swaps, in budgets.
+/// Anonymous memory of workloads that swap, in budgets.
 const SIZE: u64 = 4;
-/// Cores of document 002's phone, and of what else has no document.
+/// Cores of document 002's phone, and of workloads without a document.
 const FEW_CORES: usize = 8;
 /// Processors of document 001.
 const HUGETLB_CORES: usize = 48;
@@ -26,10 +26,10 @@ const MOST_FILES: usize = 1_000_000;
 /// More threads than stacks find room.
 const MOST_THREADS: usize = 10_000;
 
-/// One run, and what it is called.
+/// One run, and its name.
 #[derive(Debug, Clone)]
 pub struct Planned {
-    /// What to simulate.
+    /// The run to simulate.
     pub job: Job,
     /// Its policies as they were asked for; of all defaults `default`.
     pub policy: String,
@@ -142,7 +142,7 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
     }
     job.memory = args.memory.unwrap_or(job.memory);
     if job.swap > 0 {
-        // What forks write again finds slots.
+        // So pages that forks write again find slots.
         job.region = args.size.unwrap_or(job.memory.saturating_mul(SIZE));
         job.swap = job.region.saturating_mul(2);
     }

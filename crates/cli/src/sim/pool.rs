@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// A run that was made, and how long it took here.
 pub type Ran = (Result<Outcome, Trouble>, Took);
 
-/// What a simulation took of this machine.
+/// The cost of a simulation on this machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Took {
     /// Wall clock.
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long simulations have to end by themselves after a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What the threads share.
+/// The state that the threads share.
 struct Pool {
     planned: Vec<Planned>,
     /// Places in `planned`, the long runs first, or the last would run alone.

@@ -8,7 +8,7 @@ use crate::table::figure::{percent, rate};
 use crate::table::{Table, heading};
 use softfault_sim::Policies;
 
-/// A rate: what it is called, and what it is of a run.
+/// A rate: its name, and its figure of a run.
 type Rate = (&'static str, fn(&Row) -> f64);
 /// The same of the documents' rows.
 type DocumentRate = fn(&PftRow) -> [f64; 2];
@@ -181,7 +181,7 @@ fn beside(name: &str, cores: usize, policies: &[String]) -> Vec<(Vec<String>, St
     all
 }
 
-/// What a document's table is called in ours.
+/// Our name of a document's table.
 fn label(table: &Pft) -> String {
     let machine = table.machine.split(',').next().unwrap_or_default();
     format!("document {}, {machine}", table.document)

@@ -117,12 +117,12 @@ fn fill(row: &mut Row, simulated: &mut Simulated, outcome: &Outcome) {
     }
 }
 
-/// What a row of a simulation has besides.
+/// The further fields of a simulation's row.
 pub fn simulated(row: &Row) -> &Simulated {
     row.simulated.as_ref().expect("`row` has filled it in")
 }
 
-/// What it is, for a message.
+/// Its name, for a message.
 pub fn describe(row: &Row) -> String {
     let Simulated {
         topology, policy, ..

@@ -1,4 +1,4 @@
-//! Runs a workload's simulations and shows what came of them.
+//! Runs a workload's simulations and shows their results.
 
 use super::arguments::RunArgs;
 use super::plan::{self, Planned};

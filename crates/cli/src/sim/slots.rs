@@ -8,7 +8,7 @@ use crate::table::figure::{or_none, rounded};
 use crate::table::{Table, heading};
 use softfault_engine::mm::VmaSlots;
 
-/// What a line is called, and its figure.
+/// The name of a line, and its figure.
 type Line = (&'static str, fn(&Simulated) -> f64);
 
 const LINES: [Line; 3] = [

@@ -25,7 +25,7 @@ pub fn write(sink: &Sink, outcome: &Outcome, interrupt: &Interrupt) -> Result<()
             interrupt.check()?;
         }
         match writeln!(out, "{event}") {
-            // The reader has seen what it wanted.
+            // The reader has seen enough.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(()),
             written => written.map_err(|e| cannot(&name, &e))?,
         }

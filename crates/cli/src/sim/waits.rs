@@ -48,7 +48,7 @@ pub fn tables(rows: &[Row]) -> String {
     text
 }
 
-/// What went to swap and came back, a line for each run.
+/// The pages that went to swap and came back, a line for each run.
 fn swap(rows: &[Row]) -> String {
     let header = [
         "Case", "Cores", "Seed", "Out", "In", "Dropped", "Stayed", "Full",

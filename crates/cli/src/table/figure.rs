@@ -2,7 +2,7 @@
 
 use crate::size;
 
-/// What stands where there is no figure.
+/// The text where there is no figure.
 pub const NONE: &str = "-";
 
 /// A figure as `show` writes it, or that there is none.

@@ -1,5 +1,5 @@
-//! What a program has that reads by itself: a cache of the budget's size over O_DIRECT reads. Bytes are reached by
-//! calls; what was read last stays, by the clock.
+//! A program that reads by itself: a cache of the budget's size over O_DIRECT reads. Bytes are reached by
+//! calls; the last reads stay, by the clock.
 
 use super::{Anonymous, Engine, Mapping};
 use crate::lab::block::{Block, open_direct};

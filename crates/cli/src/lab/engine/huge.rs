@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 /// A span of page tables that processes can share.
 const SPAN: usize = 1 << 30;
-/// What mincore(2) goes by.
+/// The page size of mincore(2).
 const SMALL: usize = 4096;
 
 /// The kernel's: a memfd of the pool, and `mmap`; if it `parks`, with a mapping that keeps page tables.

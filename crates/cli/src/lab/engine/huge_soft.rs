@@ -56,7 +56,7 @@ pub struct SoftHuge {
 }
 
 impl SoftHuge {
-    /// What its faults came to.
+    /// Statistics of its faults.
     pub fn pool(&self) -> &HugePool {
         &self.pool
     }

@@ -1,4 +1,4 @@
-//! What the lab's workloads use of an engine, behind one face; a file for each engine, and `build` chooses one.
+//! The interface of an engine for the lab's workloads; a file for each engine, and `build` chooses one.
 //! `pread` is no map and reads by itself (`reader`).
 
 pub mod build;
@@ -32,9 +32,9 @@ pub trait Engine: Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Forks what the maps are in: the process, whose child exits at once, or a space.
+    /// Forks the owner of the maps: the process, whose child exits at once, or a space.
     fn fork(&self) -> io::Result<Forked> {
-        // SAFETY: the child calls nothing but _exit, which is allowed whatever the parent's threads held.
+        // SAFETY: the child calls nothing but _exit, which is allowed with any locks of the parent's threads.
         match unsafe { libc::fork() } {
             // SAFETY: _exit has no preconditions.
             0 => unsafe { libc::_exit(0) },
@@ -48,11 +48,11 @@ pub trait Engine: Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// What it has counted, if it counts.
+    /// Its counts, if it has some.
     fn stats(&self) -> Option<EngineStats>;
 }
 
-/// What came of a fork.
+/// The result of a fork.
 pub enum Forked {
     /// A child process.
     Process(i32),

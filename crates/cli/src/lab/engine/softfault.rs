@@ -86,7 +86,7 @@ impl Mapping for Mmap {
     }
 }
 
-/// What the lab tells of an engine's numbers.
+/// The lab's figures of an engine.
 pub fn engine_stats(stats: &Stats) -> EngineStats {
     let waits = &stats.waits;
     EngineStats {

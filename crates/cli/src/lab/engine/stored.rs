@@ -1,4 +1,4 @@
-//! Anonymous memory that loads and stores reach, whoever mapped it.
+//! Anonymous memory that loads and stores reach, of any engine.
 
 use super::Anonymous;
 use std::ops::DerefMut;

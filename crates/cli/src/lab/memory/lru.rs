@@ -1,4 +1,4 @@
-//! An exact LRU over the accesses that were made: what share of them it would have found in memory.
+//! An exact LRU over the accesses that were made: the share of them that it would have found in memory.
 //!
 //! Threads take turns, each until it has made as many accesses as it did. It starts as the populating pass
 //! leaves it: the pages written last are in memory.

@@ -6,7 +6,7 @@
 //!   versions   page ─► how often it was written
 //!   words      page, place, version ─► the word there
 //!   pages      the three of them over memory: every read is checked
-//!   lru        the same accesses again: what an exact LRU would have found in memory
+//!   lru            the same accesses again: the share that an exact LRU would have found in memory
 //! ```
 
 pub mod accesses;

@@ -15,7 +15,7 @@ const RUN: u64 = 64;
 /// How far back a read looks for the word that it must find at the least.
 const LOOK: u32 = 64;
 
-/// Memory, what it holds, and how often each page was written. All fields immutable but the versions.
+/// Memory, its contents, and how often each page was written. All fields immutable but the versions.
 pub struct Pages<'a> {
     memory: &'a dyn Anonymous,
     words: Words,
@@ -104,7 +104,7 @@ impl<'a> Pages<'a> {
         self.verify(page, self.versions.before(page)).map(drop)
     }
 
-    /// What a page may hold now.
+    /// The contents that a page may have now.
     pub fn seen(&self, page: u64) -> Seen {
         self.versions.before(page)
     }

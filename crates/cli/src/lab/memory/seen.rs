@@ -54,7 +54,7 @@ impl Range {
         self.words()[0].store(1, Ordering::Release);
     }
 
-    /// The child: waits for what the parent notes after the fork.
+    /// The child: waits for the parent's notes after the fork.
     pub fn wait(&self) {
         // Acquire, with the Release in `note_begun`.
         while self.words()[0].load(Ordering::Acquire) == 0 {
@@ -62,7 +62,7 @@ impl Range {
         }
     }
 
-    /// What a page may hold in the child.
+    /// The contents that a page may have in the child.
     pub fn seen(&self, page: u64) -> Seen {
         let word = |at: u64| self.words()[(at + 2 * page) as usize].load(Ordering::Relaxed);
         Seen {

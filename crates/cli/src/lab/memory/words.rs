@@ -1,5 +1,5 @@
-//! What a written page holds: each word says which page, place and version it is of, so that a word of
-//! another page, of another place or of an older version is seen for what it is.
+//! The contents of a written page: each word says which page, place and version it is of, so that a word of
+//! another page, of another place or of an older version is recognised.
 //!
 //! ```text
 //!   word    | hash of seed, page and place | version |
@@ -13,7 +13,7 @@ use super::super::fill::{WORDS, mix};
 /// Sets the places' hashes apart from the words'.
 const PLACE_KEY: u64 = 0x504c_4143_4553_4f46;
 
-/// What one memory's words are. Immutable.
+/// The words of one memory. Immutable.
 #[derive(Clone, Copy)]
 pub struct Words {
     seed: u64,
@@ -103,7 +103,7 @@ mod tests {
                 assert_eq!(found, Some(slow[place as usize]));
             }
         }
-        // What lies too far back is not known.
+        // Words that are too old are not known.
         let old = words.place(11, 1);
         let newer = (2..=100).any(|version| words.place(11, version) == old);
         assert!(newer || words.newest_at(11, old, 100, 50).is_none());

@@ -1,7 +1,7 @@
-//! What a lab run is to do: the arguments, checked and with their defaults filled in.
+//! The plan of a lab run: the arguments, checked and with their defaults filled in.
 //!
-//! `args` is what is typed, `workload` what each workload takes, `refuse` what it has no use for, `pattern` its
-//! variants, and `work` what a child does for one.
+//! `args` has the command line, `workload` the options of each workload, `refuse` those without use for it, `pattern` its
+//! variants, and `work` the work of a child for one.
 
 mod args;
 mod pattern;
@@ -43,7 +43,7 @@ pub enum FileFrom {
 /// A checked plan. All fields immutable.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What to run.
+    /// The workload to run.
     pub workload: Workload,
     /// Its patterns.
     pub patterns: Vec<Pattern>,
@@ -253,7 +253,7 @@ fn twice<T: PartialEq>(all: &[T]) -> Option<&T> {
     Some(twice)
 }
 
-/// Bytes of anonymous memory for each thread: nothing holds what does not fit. Half of the budget, since
+/// Bytes of anonymous memory for each thread: pages that do not fit go nowhere. Half of the budget, since
 /// page tables and threads need some too.
 fn in_memory(args: &RunArgs, bytes: u64, threads: &[usize]) -> Result<u64, Error> {
     if !args.workload.is_anonymous() {

@@ -10,7 +10,7 @@ use crate::lab::memory::accesses::Spread;
 /// How uneven zipf is, as YCSB has it.
 const THETA: f64 = 0.99;
 
-/// One pattern: its name in rows, and what the child does. Immutable.
+/// One pattern: its name in rows, and the work of the child. Immutable.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     /// The name.
@@ -97,7 +97,7 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
     }
 }
 
-/// Patterns of what differs in how accesses are spread over pages.
+/// Patterns of workloads that differ in how accesses are spread over pages.
 fn spreads(
     args: &RunArgs,
     defaults: &str,
@@ -123,7 +123,7 @@ fn spreads(
 const ORDERS: &str = "0213,04152637,shuffle64,shuffle4096,reverse16,anywhere8,gaps3of8,gaps24of32+shuffle8,\
                       streams16+shuffle16,drawn1,drawn2,drawn3";
 
-/// Orders of access, under the names of what they are.
+/// Orders of access, by their names.
 fn orders(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
     let names: Vec<&str> = match args.pattern.is_empty() {
         true => ORDERS.split(',').collect(),
@@ -221,7 +221,7 @@ impl Pattern {
         }
     }
 
-    /// What the files of a thrash hold; `None` for the others.
+    /// The contents of a thrash's files; `None` for the others.
     pub fn files(&self) -> Option<Files> {
         match self.kind {
             Kind::Thrash(files) => Some(files),

@@ -1,4 +1,4 @@
-//! What a workload has no use for.
+//! Options that a workload has no use for.
 
 use super::args::RunArgs;
 use super::workload::Workload;

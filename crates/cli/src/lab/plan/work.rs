@@ -1,4 +1,4 @@
-//! What a child does for a pattern.
+//! The work of a child for a pattern.
 
 use super::pattern::{Kind, Pattern};
 use super::{FileFrom, Plan};
@@ -9,7 +9,7 @@ use crate::lab::job::{Memory, ROUND_PAGES, Work};
 const PASSES: u64 = 2;
 
 impl Pattern {
-    /// What the child does, over these files.
+    /// The work of the child, over these files.
     pub fn work(&self, plan: &Plan, files: &[LabFile]) -> Work {
         let bytes = match plan.file {
             FileFrom::Made(bytes) => bytes,

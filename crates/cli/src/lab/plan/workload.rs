@@ -98,18 +98,18 @@ impl Workload {
         matches!(self, Self::Pft | Self::Spf)
     }
 
-    /// Whether it reads no file, and what it touches is larger than memory.
+    /// Whether it reads no file, and touches more than memory.
     pub fn swaps(self) -> bool {
         matches!(self, Self::Anon | Self::SwapRetry | Self::Snapshot)
     }
 
-    /// Whether it reads files, through the page cache where that is what it runs on.
+    /// Whether it reads files, through the page cache where its engine does.
     pub fn reads_files(self) -> bool {
         !self.is_anonymous() && !self.swaps() && self != Self::Hugetlb
     }
 
-    /// Bytes of swap that are enough for `bytes` bytes of memory, with a quarter to spare, since what is back
-    /// in memory may keep its place: what is written after a fork is there twice.
+    /// Bytes of swap that are enough for `bytes` bytes of memory, with a quarter to spare, since pages that are back
+    /// in memory may keep their slots: a page that is written after a fork is there twice.
     pub fn swap_bytes(self, bytes: u64) -> u64 {
         let spare = bytes / 4;
         match self {
@@ -127,7 +127,7 @@ impl Workload {
         }
     }
 
-    /// What it takes by default with a budget of `memory` bytes.
+    /// Its defaults with a budget of `memory` bytes.
     pub fn defaults(self, memory: u64) -> Defaults {
         let (threads, seconds, timed, file_bytes): (&[usize], _, _, _) = match self {
             Self::Sparse | Self::Scan | Self::Many => (&[1], 10.0, false, 4 << 30),

@@ -1,4 +1,4 @@
-//! What one kind of fault came to.
+//! The result of one kind of fault.
 
 use super::kind::{Kind, ToldBy};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct Column {
     pub no_fault: u64,
     /// From before each touch to after it, in all.
     pub total_ns: u64,
-    /// Of that, what each stage had. They sum to it.
+    /// The parts of that by stage. They sum to it.
     pub stages: Vec<StageTime>,
     /// Of one touch.
     pub median_ns: u64,
@@ -86,7 +86,7 @@ impl Column {
         }
     }
 
-    /// What a stage had, a touch.
+    /// The time of a stage, a touch.
     pub fn mean_ns(&self, stage: &str) -> Option<f64> {
         let time = self.stages.iter().find(|one| one.stage == stage)?;
         Some(time.ns as f64 / self.of_kind as f64)

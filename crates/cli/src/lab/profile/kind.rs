@@ -1,4 +1,4 @@
-//! Kinds of fault, and what tells that a touch was one.
+//! Kinds of fault, and the counts by which a touch is recognised as one.
 
 use clap::ValueEnum;
 use softfault::Faults;
@@ -86,7 +86,7 @@ impl ToldBy {
         }
     }
 
-    /// What the library calls it.
+    /// The name of the library for it.
     pub fn faults(self) -> Faults {
         match self {
             Self::Signals => Faults::Signals,

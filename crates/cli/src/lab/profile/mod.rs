@@ -5,7 +5,7 @@
 //!                                   └─► prepare ─► touches, one at a time ─► column
 //!   table ◄─ columns as JSON ◄──────────┘
 //! ```
-//! One thread touches: what a fault costs by itself is asked here, and what threads do to each other `lab run`.
+//! One thread touches: this measures the cost of a single fault, and `lab run` the effects of threads on each other.
 
 mod column;
 mod kind;
@@ -71,7 +71,7 @@ pub fn run(args: &ProfileArgs) -> Result<(), Error> {
     let sink = args.json.as_deref().map(output::sink).transpose()?;
     let interrupt = Interrupt::catch()?;
     let columns = match (kinds, &args.faults[..]) {
-        // How the kernel tells of faults is chosen once in a process, and what one kind leaves behind is not the next one's.
+        // How the kernel tells of faults is chosen once in a process, and the state that one kind leaves behind is not the next one's.
         (&[kind], &[told]) => vec![column(args, kind, told, &interrupt)?],
         (kinds, told) => (told.iter())
             .flat_map(|&told| kinds.iter().map(move |&kind| (kind, told)))

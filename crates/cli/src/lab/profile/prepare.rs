@@ -1,4 +1,4 @@
-//! What each kind of fault is made over: an engine, a mapping of it, and the order of the touches.
+//! The memory for each kind of fault: an engine, a mapping of it, and the order of the touches.
 
 use super::fill::{Contents, Fill, PAGE, mix};
 use super::kind::{Kind, ToldBy};
@@ -32,9 +32,9 @@ pub struct Scene {
     pages: u64,
     seed: u64,
     in_order: bool,
-    /// What its pages have, where they are a file's.
+    /// The contents of its pages, where they are a file's.
     fill: Option<Fill>,
-    /// What a page of no file has.
+    /// The contents of a page of no file.
     written: bool,
     /// Lives as long as the map.
     _engine: Engine,
@@ -148,7 +148,7 @@ fn writable_copy(file: &LabFile, dir: &Path) -> std::io::Result<File> {
 }
 
 impl Scene {
-    /// Does what the touches are to find done.
+    /// Does the work that the touches are to find done.
     fn prepare(&self, kind: Kind, interrupt: &Interrupt) -> Result<(), Error> {
         let all = |writes: bool| {
             (0..self.pages).try_for_each(|at| {
@@ -174,7 +174,7 @@ impl Scene {
         }
     }
 
-    /// Touches a page, and answers what its word was, or is if it is written to.
+    /// Touches a page, and returns its old word, or its new one if it is written to.
     pub fn touch(&self, page: u64, writes: bool) -> u64 {
         let word = self.fill.map_or(0, |fill| fill.probe(page));
         let at = (page * PAGE + word * 8) as usize;
@@ -198,7 +198,7 @@ impl Scene {
         }
     }
 
-    /// Fails if a word was not what the page has.
+    /// Fails if a word was not the page's.
     pub fn check(&self, page: u64, found: u64) -> Result<(), Error> {
         let is_right = match self.fill {
             Some(fill) => found == fill.word(page, fill.probe(page)),

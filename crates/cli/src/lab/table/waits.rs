@@ -8,7 +8,7 @@ use crate::results::row::{LONGEST_WAITS, LongestWait};
 use crate::table::Table;
 use crate::table::figure::{or_none, seconds, show};
 
-/// The table, if any row has timed anything; what nobody timed has no column.
+/// The table, if any row has timed anything; figures that were not timed have no column.
 pub fn table(all: &[Group]) -> Option<Table> {
     let longest = |group: &Group, of: LongestWait| {
         let waits = group.values(|row| of(row.longest_waits.as_ref()?));

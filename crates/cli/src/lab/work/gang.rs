@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Time between two looks at the clock, and two publications of the engine's counters.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What a body knows besides its own work.
+/// The context of a body.
 pub struct Member<'a> {
     /// Which thread it is; bystanders have the last numbers.
     pub number: usize,
@@ -37,7 +37,7 @@ impl<'a> Member<'a> {
 
     /// Whether the time is over or another thread has failed.
     pub fn stopped(&self) -> bool {
-        // Relaxed: only ends loops; what threads wrote is seen by joining them.
+        // Relaxed: only ends loops; joining the threads shows their writes.
         self.stop.load(Ordering::Relaxed)
     }
 

@@ -24,7 +24,7 @@ use crate::results::on::On;
 use crate::results::row::Waited;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What took less has not slept.
+/// A shorter touch has not slept.
 const MAY_HAVE_SLEPT_NS: u64 = 10_000;
 /// Processes that have a word of their own.
 const OWN_WORDS: u64 = 1 << 12;
@@ -81,7 +81,7 @@ fn populate(file: &dyn HugeFile, pages: u64, start: Start) -> Result<(), String>
 struct Thread<'a> {
     member: &'a Member<'a>,
     seat: Seat<'a>,
-    /// What the last to come has decided; written while all others wait.
+    /// The decision of the last to come; written while all others wait.
     on: &'a AtomicBool,
 }
 
@@ -216,7 +216,7 @@ fn scan(member: &Member, space: &mut dyn HugeSpace, pages: u64) -> Result<(), St
     Ok(())
 }
 
-/// What each word of a page holds that was populated.
+/// The word in each place of a populated page.
 fn filled_with(page: u64) -> u64 {
     page.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }

@@ -37,9 +37,9 @@ use std::time::{Duration, Instant};
 /// Of a thread that touches anonymous memory.
 const STACK: usize = 256 << 10;
 
-/// What every workload works with. All fields immutable.
+/// The context of every workload. All fields immutable.
 pub struct Bench<'a> {
-    /// What to do.
+    /// The work to do.
     pub job: &'a Job,
     /// Where to count.
     pub counters: &'a Counters,

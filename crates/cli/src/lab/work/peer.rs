@@ -2,7 +2,7 @@
 
 use super::gang::Member;
 
-/// One of those who work side by side.
+/// One of several that work side by side.
 pub trait Peer {
     /// Its counters, and whether the time is over.
     fn member(&self) -> &Member<'_>;

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Of so many pages one is checked: a look costs as much as a tenth of a fault where faults are cheap.
 const CHECKED: usize = 16;
 
-/// What the threads share.
+/// The state that the threads share.
 struct Test {
     meeting: Meeting,
     /// The one mapping of `shared`; between two meetings only read.

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long the one who supervises a process sleeps between two looks.
+/// How long the supervisor of a process sleeps between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 /// How long one waits at a meeting before it looks whether another has failed.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What the processes share.
+/// The state that the processes share.
 struct Page {
     /// 1 when they may begin.
     go: AtomicU32,
@@ -28,7 +28,7 @@ struct Page {
     here: AtomicU32,
     /// Meetings that were complete.
     complete: AtomicU32,
-    /// What the last to come has decided.
+    /// The decision of the last to come.
     over: AtomicBool,
 }
 
@@ -149,7 +149,7 @@ fn begin(page: &Page) {
     wake(&page.go);
 }
 
-/// A page of zeros, which is what all its fields begin with. It stays until the process ends.
+/// A page of zeros, the first value of all its fields. It stays until the process ends.
 fn page() -> io::Result<&'static Page> {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let protection = libc::PROT_READ | libc::PROT_WRITE;

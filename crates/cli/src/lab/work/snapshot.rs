@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What the forker is at. Writers look at it before and after each touch.
+/// The state of the forker. Writers look at it before and after each touch.
 const BEFORE: u8 = 0;
 const FORKING: u8 = 1;
 const WALKING: u8 = 2;
@@ -103,7 +103,7 @@ fn forks(
     range.note_begun(pages);
     let ended = wait_for(child);
     member.waited(Waited::Walk, now_ns() - since);
-    // What the child has to tell says more than how it ended.
+    // The child's own message says more than how it ended.
     match bench.counters.error() {
         Some((_, text)) => Err(text),
         None => ended,

@@ -21,10 +21,10 @@ pub(super) const RUN: u64 = 256;
 /// Locks of pages that are read, changed and written: one for each so many pages.
 const LOCKS: usize = 1024;
 
-/// What the threads write to.
+/// The destination of the threads' writes.
 enum Target<'a> {
     Map(Box<dyn WritableMapping + 'a>),
-    /// The file, by O_DIRECT: as a map does, who writes to a part reads it first.
+    /// The file, by O_DIRECT: as with a map, a write to a part reads it first.
     Direct(File, Vec<Mutex<()>>),
 }
 
@@ -94,7 +94,7 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
     let job: JobFile = bench.job.files[0];
     let opened = reopen_to_write(job.fd, bench.engine.is_none());
     let file = opened.map_err(|e| format!("cannot open the file: {e}"))?;
-    // What looks at it must not count as memory of the run.
+    // The look at it must not count as memory of the run.
     let checked = reopen_to_check(job.fd).map_err(|e| format!("cannot open the file: {e}"))?;
     let map = bench.engine.map(|engine| engine.map_writable(&file));
     let map = map
@@ -212,7 +212,7 @@ pub(super) fn expected_page(salt: u64, page: u64) -> impl Iterator<Item = u64> {
     (0..WORDS).map(move |at| expected(salt, page, at))
 }
 
-/// What a word of a file that was written over is.
+/// The word of a file that was written over.
 fn expected(salt: u64, page: u64, word: u64) -> u64 {
     (page * WORDS + word).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ salt
 }

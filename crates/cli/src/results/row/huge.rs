@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Who measured it decides what it has.
+/// The measuring command decides which fields it has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Huge {
@@ -14,10 +14,10 @@ pub enum Huge {
     Other(serde_json::Value),
 }
 
-/// What the lab measures.
+/// The figures of the lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MeasuredHuge {
-    /// What the memory was made of.
+    /// The kind of the memory.
     pub made_of: String,
     /// Touches that slept: for a lock, or for the page.
     pub waits: u64,
@@ -31,7 +31,7 @@ pub struct MeasuredHuge {
     pub minor_faults: u64,
 }
 
-/// What a simulation counts.
+/// The counts of a simulation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SimulatedHuge {
     /// Locks that were found taken.

@@ -1,5 +1,5 @@
-//! One run's figures, as a result file has them: the one definition for those who write rows (`lab`, `sim`) and
-//! for those who read them (`results`, `compare`, `report`).
+//! One run's figures, as a result file has them: the one definition for writers of rows (`lab`, `sim`) and
+//! for readers of them (`results`, `compare`, `report`).
 //!
 //! Reading is lenient where rows may grow (a field that is not known here, or not there yet) and strict where a
 //! figure would be wrong.
@@ -35,7 +35,7 @@ pub struct Row {
     pub workload: String,
     /// The order, pass or kind of files; of a simulation its cores.
     pub pattern: String,
-    /// What it ran on, policies that are not the default included.
+    /// Its engine, policies that are not the default included.
     pub on: String,
     /// Which of the repeats, from 1.
     pub run: Option<u32>,
@@ -45,7 +45,7 @@ pub struct Row {
     /// Seed of the data and of random orders; of a simulation that of its machine too.
     pub seed: Option<u64>,
     /// Length of the file the touches go to, of all files where there are many, or of the anonymous memory
-    /// of all threads; of a simulation what a thread has for itself.
+    /// of all threads; in a simulation the part of each thread.
     #[serde(default)]
     pub file_bytes: u64,
     /// The budget.
@@ -54,15 +54,15 @@ pub struct Row {
     /// Read-ahead in KiB of the device that the file lies on (or, without a file, the directory for files),
     /// as it was while the run was under way.
     pub read_ahead_kb: Option<u32>,
-    /// What swaps: the machine's vm.page-cluster, by which the kernel swaps in 2 to its power pages at a time.
+    /// For workloads that swap: the machine's vm.page-cluster, by which the kernel swaps in 2 to its power pages at a time.
     pub page_cluster: Option<u32>,
     /// Whether a memory cgroup bounded the run.
     #[serde(default)]
     pub limited: bool,
-    /// Whether the run did not end in time and was killed; the figures are what it had done.
+    /// Whether the run did not end in time and was killed; the figures are those until then.
     #[serde(default)]
     pub gave_up: bool,
-    /// Whether the touched bytes were compared with what the file must hold.
+    /// Whether the touched bytes were compared with the file's.
     pub checked: Option<bool>,
     /// Pages touched; each page of a scan counts once.
     pub accesses: u64,
@@ -88,7 +88,7 @@ pub struct Row {
     pub maps_per_s: Option<f64>,
     /// The longest single operations, where they are timed.
     pub longest_waits: Option<LongestWaits>,
-    /// What all touches but one of a thousand did not exceed, where they are timed: to an eighth.
+    /// The 99.9th percentile of touches, where they are timed: to an eighth.
     #[serde(default)]
     pub touch_p999_us: Option<f64>,
     /// Bytes read from storage, by /proc/self/io.
@@ -121,7 +121,7 @@ pub struct Row {
     pub readahead_pages: Option<u64>,
     /// Of those, the ones that were touched.
     pub readahead_used: Option<u64>,
-    /// What the engine's swap counts.
+    /// The engine's counts of swap.
     pub swap: Option<Swap>,
     /// Waits for the engine's locks, by their names.
     pub locks: Option<BTreeMap<String, Lock>>,
@@ -136,7 +136,7 @@ pub struct Row {
     pub skipped: Option<String>,
     /// Why the run failed, if it did.
     pub error: Option<String>,
-    /// What a simulation has besides.
+    /// The further figures of a simulation.
     #[serde(flatten)]
     pub simulated: Option<Simulated>,
 }

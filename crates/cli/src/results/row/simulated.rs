@@ -1,4 +1,4 @@
-//! What the row of a simulation has besides.
+//! The further fields of a simulation's row.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub struct Simulated {
     pub read_errors: u64,
     /// Mapped pages that reclaim took.
     pub evicted: u64,
-    /// Slots of VMAs that were ever made: what the most at a time needed, and those that waited for a grace period.
+    /// Slots of VMAs that were ever made: for the most VMAs at a time, and those that waited for a grace period.
     #[serde(default)]
     pub vma_slots: u64,
     /// How many times one was another VMA's again.

@@ -1,8 +1,8 @@
-//! What an engine counts of its swap.
+//! An engine's counts of its swap.
 
 use serde::{Deserialize, Serialize};
 
-/// Pages that went to swap and came back, and what became of them.
+/// Pages that went to swap and came back, and their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Swap {
@@ -16,7 +16,7 @@ pub struct Swap {
     pub rescued: u64,
     /// Times no slot was free.
     pub full: u64,
-    /// Writes that failed; this and what follows are told by the lab alone.
+    /// Writes that failed; this and the next ones are reported by the lab alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_errors: Option<u64>,
     /// Swap-ins that let their lock go to wait for I/O.

@@ -149,7 +149,7 @@ pub struct LongestWaits {
 /// A wait of `LongestWaits`.
 pub type LongestWait = fn(&LongestWaits) -> Option<f64>;
 
-/// All of `LongestWaits` with their names for readers, what document 002 is about first.
+/// All of `LongestWaits` with their names for readers, the subject of document 002 first.
 pub const LONGEST_WAITS: [(&str, LongestWait); WAITED] = [
     ("High-priority touch", |waits| waits.priority_touch_us),
     ("Unmap", |waits| waits.unmap_us),
