@@ -1,4 +1,4 @@
-//! What a test does at its end, however it comes to it.
+//! The cleanup of a test, however the test ends.
 
 /// Calls the function when it is dropped. Threads that go on until they are told to stop are
 /// told also where a check fails: a test that fails must end.

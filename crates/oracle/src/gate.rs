@@ -1,4 +1,4 @@
-//! What holds the reads and writes of a store back until the test lets them end.
+//! A gate that holds the reads and writes of a store back until the test lets them end.
 
 use core::ops::{Deref, DerefMut};
 use softfault_engine::lock::{Mutex, MutexGuard};
@@ -6,11 +6,11 @@ use softfault_engine::store::{Complete, Read, Reap, StoreError};
 use sync::atomic::Ordering::{Acquire, Release};
 use sync::wait::WaitWord;
 
-/// A second, and how many of them a test waits for what is to come.
+/// A second, and how many of them a test waits for an event.
 const SECOND_NS: u64 = 1_000_000_000;
 const PATIENCE: usize = 60;
 
-/// A store's state, and who waits at the gate before it.
+/// A store's state, and the threads that wait at the gate before it.
 pub(crate) struct Gate<T> {
     /// Asynchronous reads that it takes at a time; 0: it has no such way.
     queue: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Gate<T> {
     changed: WaitWord,
 }
 
-/// What is behind the lock.
+/// The state behind the lock.
 pub(crate) struct Gated<T> {
     state: T,
     /// Nothing ends while it is closed, except so many.
@@ -102,7 +102,7 @@ impl<T> Gate<T> {
         inner: MutexGuard<'a, Gated<T>>,
         timeout_ns: Option<u64>,
     ) -> (MutexGuard<'a, Gated<T>>, bool) {
-        // Under the lock: who changes it afterwards raises the word afterwards.
+        // Under the lock: a later change raises the word afterwards.
         let seen = self.changed.load(Acquire);
         drop(inner);
         self.changed.wait(seen, timeout_ns);

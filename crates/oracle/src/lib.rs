@@ -1,11 +1,11 @@
-//! What tests of several worlds share.
+//! Code that tests of several worlds share.
 //!
 //! - [`TestStore`]: a store whose reads the test holds back, fails or cuts
 //!   short.
 //! - [`TestSwap`]: a swap device of the same kind, which notices a page that
-//!   changes while it is written, and poisons what nobody may ask for.
+//!   changes while it is written, and poisons slots that may not be read.
 //! - [`Rig`]: the engine over the soft page tables, for tests of its parts.
-//! - [`Finally`]: what stops a test's threads, also where a check fails.
+//! - [`Finally`]: it stops a test's threads, also where a check fails.
 //! - [`Op`]: the operations of all of them.
 //! - [`World`]: something that obeys operations on maps; [`play`] drives it and
 //!   compares every byte with the [`Model`].

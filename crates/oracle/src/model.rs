@@ -1,4 +1,4 @@
-//! What every byte of every map must be.
+//! The expected value of every byte of every map.
 
 use crate::op::Setting;
 use crate::store::byte_at;
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// What a touch must get.
+/// The expected result of a touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// This byte.
@@ -75,7 +75,7 @@ impl Model {
         self.len == 0
     }
 
-    /// What it began with.
+    /// Its first contents.
     pub fn setting(&self) -> &Setting {
         &self.setting
     }
@@ -118,7 +118,7 @@ impl Model {
         byte_at(self.setting.seed, offset)
     }
 
-    /// What byte `at` of a map must show.
+    /// The expected byte `at` of a map.
     pub fn shown(&self, map: usize, at: u64) -> Shown {
         let map = &self.maps[&map];
         assert!(at < map.len);

@@ -3,7 +3,7 @@
 use softfault_engine::mm::Backing;
 use softfault_engine::mm::backing::VmOps;
 
-/// What shows nothing, and has a number.
+/// A backing without pages, which has a number.
 #[derive(Debug)]
 pub struct Numbered(pub u64);
 

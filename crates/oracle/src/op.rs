@@ -114,7 +114,7 @@ pub enum Op {
     Threads { map: u8, threads: u8, seed: u32 },
     /// Pin some bytes, at most once a map.
     Pin { map: u8, at: u32, len: u32 },
-    /// Unpin what was pinned.
+    /// Unpin pinned pages.
     Unpin { map: u8 },
     /// Begin to read some bytes.
     Prefetch { map: u8, at: u32, len: u32 },
@@ -122,7 +122,7 @@ pub enum Op {
     Invalidate { map: u8, at: u32, len: u32 },
     /// Change the budget: so many 256ths of it more.
     Memory { more: u8 },
-    /// Change the length of the file, up to what it began with.
+    /// Change the length of the file, up to its first length.
     Truncate { len: u32 },
     /// Evict everything.
     Evict,
@@ -142,7 +142,7 @@ pub enum Op {
         pages: Range<usize>,
         from: usize,
     },
-    /// Do something with what is in memory, or in swap.
+    /// Evict or lock pages, or advise about them.
     ManagePages {
         space: u8,
         pages: Range<usize>,
@@ -152,9 +152,9 @@ pub enum Op {
     FailSwapReads { reads: u8 },
     /// Let the next so many writes to swap fail.
     FailSwapWrites { writes: u8 },
-    /// Unmap what is there.
+    /// Unmap the mappings there.
     UnmapPages { space: u8, pages: Range<usize> },
-    /// Change what may be done.
+    /// Change the protection.
     ProtectPages {
         space: u8,
         pages: Range<usize>,
@@ -166,7 +166,7 @@ pub enum Op {
         pages: Range<usize>,
         advice: MapAdvice,
     },
-    /// Move what is there to another place.
+    /// Move the mappings to another place.
     RemapPages {
         space: u8,
         pages: Range<usize>,

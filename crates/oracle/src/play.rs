@@ -6,7 +6,7 @@ use crate::together::together;
 use softfault_engine::PAGE_SIZE;
 use std::ops::Range;
 
-/// What a touch got.
+/// The result of a touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touched {
     /// The bytes are in the buffer.
@@ -50,7 +50,7 @@ pub trait World: Sync {
     fn pin(&mut self, _map: usize, _bytes: Range<u64>) -> Option<Vec<u8>> {
         None
     }
-    /// Lets go of what was pinned of a map.
+    /// Unpins the pinned pages of a map.
     fn unpin(&mut self, _map: usize) {}
     /// Begins to read.
     fn prefetch(&mut self, _map: usize, _bytes: Range<u64>) {}
@@ -60,7 +60,7 @@ pub trait World: Sync {
     fn set_memory(&mut self, _bytes: u64) {}
     /// Evicts everything.
     fn evict(&mut self) {}
-    /// Asserts what always holds between two operations.
+    /// Asserts the invariants between two operations.
     fn check(&self) {}
 }
 
@@ -234,7 +234,7 @@ fn one(model: &mut Model, worlds: &mut [&mut dyn World], op: &Op) {
             }
         }
         Op::Truncate { len } => {
-            // What is pinned would stay as it is: let go of it.
+            // Pinned pages would stay as they are: unpin them.
             for map in model.maps.keys().copied().collect::<Vec<_>>() {
                 release(model, worlds, map);
             }

@@ -124,9 +124,9 @@ pub struct Rig {
     pub machine: Arc<Machine>,
     /// The page tables.
     pub mmu: Arc<SoftMmu>,
-    /// What pays.
+    /// The node, whose budget pays.
     pub node: Arc<Node>,
-    /// Around the node's budget: what is still charged when all is gone.
+    /// Around the node's budget: the charge that is left when all is gone.
     pub parent: Arc<Budget>,
     /// The frames of the pool.
     pub frames: Arc<TestFrames>,
@@ -254,7 +254,7 @@ impl Rig {
         self.map_with(store, OnTruncate::Error)
     }
 
-    /// The same, with what a touch past the end gets.
+    /// The same, with the result of a touch past the end.
     pub fn map_with<S: Store + 'static>(
         &self,
         store: &Arc<S>,
@@ -297,7 +297,7 @@ impl Rig {
         unmapped.expect("a mapping that is there");
     }
 
-    /// Says what a range may be used for; of what is not mapped, nothing.
+    /// Sets the protection of a range; unmapped parts are left alone.
     pub fn protect(&self, range: Range<usize>, protection: Protection) {
         let _in_part = self.space.mprotect(range, protection);
     }
@@ -400,7 +400,7 @@ fn error(stopped: Stopped) -> FaultError {
     }
 }
 
-/// Time that stands still, for what does not depend on it.
+/// Time that stands still, for code that does not depend on it.
 pub struct Still;
 
 impl Clock for Still {

@@ -45,7 +45,7 @@ struct File {
     write_fails: BTreeMap<u64, i32>,
     /// Nothing that is to be written comes back.
     writes_hang: bool,
-    /// How it refuses to make durable what it has got, if it does.
+    /// The error of making its bytes durable, if it is to fail.
     sync_fails: Option<i32>,
     /// Pages that have no place on the device yet, and may get one until this fails.
     unreserved: BTreeSet<u64>,
@@ -188,7 +188,7 @@ impl TestStore {
             .collect()
     }
 
-    /// What the file holds at `offset` now, which is within it.
+    /// The file's bytes at `offset` now, which is within it.
     pub fn byte(&self, offset: u64) -> u8 {
         self.gate.lock().byte(offset)
     }
@@ -223,7 +223,7 @@ impl File {
         self.holes.iter().any(|hole| hole.contains(&page))
     }
 
-    /// Does a read; what lies past the end is left as it is.
+    /// Does a read; the buffer past the end is left alone.
     ///
     /// # Safety
     /// As for [`Store::read`].
@@ -240,7 +240,7 @@ impl File {
             // SAFETY: within the buffer, which the caller lends.
             unsafe { core::ptr::copy_nonoverlapping(word.as_ptr(), buffer.add(at), part) };
         }
-        // Whoever shows the rest without zeroing it is found out.
+        // A caller that shows the rest without zeroing it is found out.
         for at in arrived..bytes {
             // SAFETY: as above.
             unsafe { buffer.add(at).write(0xEE) };

@@ -42,7 +42,7 @@ struct Slot {
     is_written: bool,
 }
 
-/// What a swap device was asked for.
+/// The requests to a swap device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SwapCounts {
     /// Reads, well or not.
@@ -117,7 +117,7 @@ impl TestSwap {
         self.gate.change(|state| state.short_reads = reads);
     }
 
-    /// What it was asked for so far.
+    /// The requests so far.
     pub fn counts(&self) -> SwapCounts {
         self.gate.lock().counts
     }
@@ -171,7 +171,7 @@ impl Slots {
             unsafe {
                 let target = buffer.add(at);
                 core::ptr::copy_nonoverlapping(page.as_ptr(), target, good);
-                // Whoever shows the rest is found out.
+                // A caller that shows the rest is found out.
                 target.add(good).write_bytes(POISON, PAGE_SIZE - good);
             }
         }

@@ -11,7 +11,7 @@ use softfault_engine::fault::{self, FaultError, NeverInterrupted, Populated};
 use softfault_engine::mm::AddressSpace;
 use sync::Arc;
 
-/// What a verb came to.
+/// The result of a verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Managed {
     /// It was done.
@@ -37,7 +37,7 @@ pub fn manage(space: &AddressSpace, range: Range<usize>, verb: MemoryVerb) -> Ma
         MemoryVerb::Lock => {
             let locked = came(fault::lock(space, range.clone(), true, interrupt));
             if locked != Managed::Done {
-                // What came first is locked.
+                // The first part is locked.
                 fault::unlock(space, range);
             }
             return locked;

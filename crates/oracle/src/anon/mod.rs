@@ -1,5 +1,5 @@
 //! Anonymous memory: operations on spaces that fork, a model of what every byte
-//! must be and of what is paid for, and something that obeys.
+//! must be and of the paid pages, and something that obeys.
 
 mod model;
 mod op;

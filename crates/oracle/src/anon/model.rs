@@ -1,4 +1,4 @@
-//! What every byte of anonymous memory must be, and how many pages are paid for.
+//! The expected bytes of anonymous memory, and how many pages are paid for.
 
 use super::op::ARENA_PAGES;
 use crate::op::MemoryVerb;
@@ -8,7 +8,7 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{MmError, Protection};
 use std::collections::BTreeMap;
 
-/// What an access must get.
+/// The expected result of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     /// It is served.
@@ -52,7 +52,7 @@ impl Page {
         }
     }
 
-    /// What it begins with.
+    /// Its first contents.
     fn first(&self) -> Box<Bytes> {
         let start = self.origin.map(|page| page * PAGE_SIZE as u64);
         let byte = |at| start.map_or(0, |start| byte_at(0, start + at as u64));
@@ -69,7 +69,7 @@ pub struct Paid {
     pub most: usize,
 }
 
-/// One space: what is mapped at each page of the arena.
+/// One space: the mapping at each page of the arena.
 #[derive(Debug, Clone)]
 struct Space {
     pages: Vec<Option<Page>>,
@@ -139,12 +139,12 @@ impl AnonModel {
         Ok(())
     }
 
-    /// Unmaps what is there.
+    /// Unmaps the mappings there.
     pub fn unmap(&mut self, space: usize, pages: &Range<usize>) {
         self.space(space).pages[pages.clone()].fill(None);
     }
 
-    /// Changes what may be done.
+    /// Changes the protection.
     pub fn protect(
         &mut self,
         space: usize,
@@ -205,7 +205,7 @@ impl AnonModel {
         }
     }
 
-    /// Lets a map have so many pages, for which there is room. What is new is as the rest.
+    /// Lets a map have so many pages, for which there is room. New pages are as the rest.
     pub fn resize(&mut self, space: usize, map: &Range<usize>, pages: usize) {
         let places = &mut self.space(space).pages;
         let first = places[map.start].clone().expect("a map that is there");
@@ -226,7 +226,7 @@ impl AnonModel {
         }
     }
 
-    /// Copies a space; returns the copy's number. What is locked is not, there.
+    /// Copies a space; returns the copy's number. Locked pages are not locked in the copy.
     pub fn fork(&mut self, space: usize) -> usize {
         let mut copy = self.space(space).clone();
         for page in copy.pages.iter_mut().flatten() {
@@ -289,7 +289,7 @@ impl AnonModel {
         }
     }
 
-    /// What an access to a page must get.
+    /// The expected result of an access to a page.
     pub fn expected(&self, space: usize, page: usize, write: bool) -> Expected {
         match self.page(space, page) {
             None => Expected::Unmapped,
@@ -355,7 +355,7 @@ impl AnonModel {
     pub fn paid(&self, space: usize) -> Paid {
         let pages = || self.spaces[&space].pages.iter().flatten();
         let is_there = |page: &&Page| page.is_written && !page.is_free;
-        // A touch of a copy maps what is around it, also where it was unmapped.
+        // A touch of a copy maps the pages around it, also where it was unmapped.
         let most = match pages().any(|page| page.origin.is_some()) {
             true => usize::MAX,
             false => pages().filter(|page| page.bytes.is_some()).count(),

@@ -248,7 +248,7 @@ impl Play<'_, '_> {
             );
             model.manage(space, &pages, verb, done == Expected::Done);
         }
-        // What was known of them, is it still so?
+        // Is all that was known of them still so?
         let end = pages.end.min(pages.start + 3);
         self.read(space, pages.start * PAGE_SIZE..end * PAGE_SIZE, true);
     }
@@ -305,7 +305,7 @@ fn byte(seed: u8, at: usize) -> u8 {
     (at.wrapping_mul(0x9E37_79B1) >> 9) as u8 ^ seed
 }
 
-/// Makes an access again that failed, a few times: what is injected fails once.
+/// Makes a failed access again, a few times: an injected error comes once.
 fn insist(world: &dyn AnonWorld, mut access: impl FnMut() -> Expected) -> Expected {
     let mut found = access();
     for _ in 0..4 {
@@ -415,7 +415,7 @@ fn read(
         }
         let name = world.name();
         assert_eq!(touched, expected, "{name}, space {space}: read at {part:?}");
-        // What may still become zeros may just have.
+        // Pages that may still become zeros may just have.
         if expected == Expected::Done && !model.is_free(space, page) {
             let shown = &model.touch(space, page)[start..start + part.len()];
             let mut both = found.iter().zip(shown);

@@ -1,4 +1,4 @@
-//! Several threads that read and write at a time, each what a plan says.
+//! Several threads that read and write at a time, each by its plan.
 
 use super::model::{AnonModel, Expected};
 use super::op::ARENA_PAGES;
@@ -18,7 +18,7 @@ pub struct Step {
     pub value: u8,
     /// Whether it is written.
     pub write: bool,
-    /// What the access must get.
+    /// The expected result of the access.
     pub expected: Expected,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn plans(
 /// is an answer.
 ///
 /// # Panics
-/// If an access does not get what it must.
+/// If an access has another result.
 pub fn obey_plans<'a>(
     space: usize,
     plans: &[Vec<Step>],

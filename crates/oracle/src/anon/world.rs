@@ -1,4 +1,4 @@
-//! What obeys operations on anonymous memory.
+//! Worlds that obey operations on anonymous memory.
 
 use super::model::{Expected, Paid};
 use super::threads::{Step, obey_plans};
@@ -18,7 +18,7 @@ pub trait Access {
 /// Something that obeys operations on anonymous memory. It begins with one
 /// space, 0, in which nothing is mapped.
 pub trait AnonWorld: Sync {
-    /// What it is called where it is not as it should be.
+    /// Its name in a report.
     fn name(&self) -> &'static str {
         "the world"
     }
@@ -26,7 +26,7 @@ pub trait AnonWorld: Sync {
     fn access(&self) -> Box<dyn Access + '_>;
     /// Maps zeros.
     fn map(&mut self, space: usize, pages: Range<usize>) -> Result<(), MmError>;
-    /// Unmaps what is there.
+    /// Unmaps the mappings there.
     fn unmap(&mut self, space: usize, pages: Range<usize>);
 
     /// True if it has spaces that fork, protections, and moves, and if an
@@ -34,7 +34,7 @@ pub trait AnonWorld: Sync {
     fn is_whole(&self) -> bool {
         false
     }
-    /// Changes what may be done.
+    /// Changes the protection.
     fn protect(&mut self, _: usize, _: Range<usize>, _: Protection) -> Result<(), MmError> {
         unreachable!("the world is not whole")
     }
@@ -48,7 +48,7 @@ pub trait AnonWorld: Sync {
     fn resize(&mut self, _: usize, _: Range<usize>, _pages: usize) {
         unreachable!("the world is not by map")
     }
-    /// Moves what is there.
+    /// Moves the mappings there.
     fn remap(&mut self, _: usize, _: Range<usize>, _: usize) -> Result<(), MmError> {
         unreachable!("the world is not whole")
     }
@@ -62,7 +62,7 @@ pub trait AnonWorld: Sync {
         unreachable!("the world is not whole")
     }
 
-    /// True if it has private copies of a file, and verbs on what is mapped.
+    /// True if it has private copies of a file, and verbs on mapped ranges.
     fn is_managed(&self) -> bool {
         false
     }
@@ -76,7 +76,7 @@ pub trait AnonWorld: Sync {
     fn manage(&mut self, _: usize, _: Range<usize>, _: MemoryVerb) -> Expected {
         unreachable!("the world is not managed")
     }
-    /// What is under the spaces obeys: memory, what is evicted, swap that fails.
+    /// The layers under the spaces obey: memory, eviction, swap that fails.
     fn beneath(&mut self, _op: &Op) {}
     /// True if an access may get [`Expected::Failed`], and is then not done.
     fn may_fail(&self) -> bool {
@@ -96,7 +96,7 @@ pub trait AnonWorld: Sync {
         obey_plans(space, plans, self.is_whole(), || self.access());
     }
 
-    /// Asserts what holds of all spaces together.
+    /// Asserts the invariants of all spaces together.
     fn check_all(&self) {}
 
     /// Asserts what always holds, and that as many pages of a space are paid

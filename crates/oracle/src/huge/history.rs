@@ -20,7 +20,7 @@ pub(super) struct During {
     pub(super) end: u64,
 }
 
-/// What a slot shows.
+/// The mapping of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct View {
     pub(super) file: usize,
@@ -29,7 +29,7 @@ pub(super) struct View {
     pub(super) protection: Protection,
 }
 
-/// What a touch of a word came to.
+/// The result of a touch of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Came {
     Read(u64),
@@ -89,7 +89,7 @@ impl<T: Copy> Changes<T> {
         self.0.last().expect("there is a first").1
     }
 
-    /// What may have been so at some moment.
+    /// The states that were possible at some moment.
     fn seen(&self, during: During) -> impl Iterator<Item = T> {
         let before = |(change, _): &(During, T)| change.end < during.begin;
         let base = self.0.iter().rposition(before).unwrap_or(0);
@@ -120,7 +120,7 @@ impl History {
         (During { begin, end }, done)
     }
 
-    /// What a slot shows now, to the thread whose it is.
+    /// The mapping of a slot now, for the thread that owns it.
     pub(super) fn view(&self, space: u8, slot: usize) -> Option<View> {
         let slots = self.slots.lock().unwrap();
         let known = slots.views.get(&(space, slot));
@@ -163,7 +163,7 @@ impl History {
             .push((during, file, indexes));
     }
 
-    /// Asserts that each touch may have come to what it came to.
+    /// Asserts that the result of each touch was possible.
     pub(super) fn check(&self, touches: &[Touch]) {
         let slots = self.slots.lock().unwrap();
         let writes = slots.writes(touches);
@@ -257,7 +257,7 @@ impl Slots {
                 let mut seen = lengths.seen(touch.during);
                 return seen.any(|pages| pages <= view.index);
             }
-            // What was promised is there, but for what was cut off once.
+            // Promised pages are there, except those that were cut off once.
             Some(FaultError::NoMemory) => return !view.reserves || lengths.0.len() > 1,
             Some(_) => return false,
             None => {}

@@ -9,7 +9,7 @@ use softfault_engine::huge::HugeError;
 use softfault_engine::mm::{MmError, Protection};
 use std::collections::BTreeMap;
 
-/// What is at an index.
+/// The state of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Hole,
@@ -33,7 +33,7 @@ struct Mapping {
     reserves: bool,
 }
 
-/// What a slot shows.
+/// The mapping of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shown {
     mapping: u64,
@@ -110,7 +110,7 @@ impl HugeModel {
         self.spaces.insert(space, vec![None; SLOTS]);
     }
 
-    /// What the pool must have.
+    /// The expected counts of the pool.
     pub fn pool(&self) -> PoolShould {
         let all = || self.files.values().flat_map(|file| &file.at);
         let pages = all().filter(|at| matches!(at, At::Page(_))).count() as u64;
@@ -136,7 +136,7 @@ impl HugeModel {
         mappings.any(|known| known.file == file && known.reserves && known.indexes.contains(&index))
     }
 
-    /// Makes a mapping with what it reserves, or says why not.
+    /// Makes a mapping with its reservations, or returns the reason why not.
     fn new_mapping(&mut self, mapping: Mapping) -> Result<u64, HugeRefusal> {
         let Mapping {
             file,
@@ -319,7 +319,7 @@ impl HugeModel {
             shown.mapping = made;
         }
         if refused {
-            // What was made of it goes again.
+            // The pages made of it go again.
             self.drop_unused();
             return Err(HugeRefusal::Fork);
         }

@@ -17,11 +17,11 @@ pub enum Spot {
     First,
     /// One in the middle.
     Middle,
-    /// The last word, and the first of what comes next.
+    /// The last word, and the first of the next page.
     Across,
 }
 
-/// What a pool and its files are like.
+/// A pool and its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HugeSetting {
     /// What keeps leaves from being unshared under a fault, and what faults and unmaps

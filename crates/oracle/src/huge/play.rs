@@ -7,7 +7,7 @@ use core::fmt::Debug;
 use core::ops::Range;
 use std::mem::ManuallyDrop;
 
-/// Cores that take turns: each has buffered what it saw last.
+/// Cores that take turns: each has buffered its last translations.
 const CORES: usize = 3;
 
 /// Plays `ops` on a pool and on the model, and asserts that every word, every error and

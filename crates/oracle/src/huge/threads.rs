@@ -70,7 +70,7 @@ fn check_pool(world: &HugeWorld) {
 struct Player<'a> {
     world: &'a HugeWorld,
     history: &'a History,
-    /// What it writes next is one more.
+    /// Its next write is one more.
     next: u64,
     touches: Vec<Touch>,
 }
@@ -152,7 +152,7 @@ impl Player<'_> {
         }
     }
 
-    /// Changes what a space shows.
+    /// Changes the mappings of a space.
     fn change(&mut self, op: &HugeOp) {
         let (world, history) = (self.world, self.history);
         match op {

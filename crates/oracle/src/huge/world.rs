@@ -30,7 +30,7 @@ pub enum HugeRefusal {
     Huge(HugeError),
     /// The space does.
     Mm(MmError),
-    /// There is no room for what the child would reserve.
+    /// There is no room for the child's reservations.
     Fork,
 }
 
@@ -123,7 +123,7 @@ impl HugeWorld {
         &self.pool
     }
 
-    /// What the pool has.
+    /// The counts of the pool.
     pub fn counts(&self) -> PoolCounts {
         self.pool.counts()
     }
@@ -134,7 +134,7 @@ impl HugeWorld {
         known.unwrap_or_else(|| self.mmu.core().expect("room for cores"))
     }
 
-    /// Gives a core back, and what it has buffered.
+    /// Gives a core back, and its buffered translations.
     pub fn give_core(&self, core: Core) {
         self.cores.lock().unwrap().push(core);
     }
@@ -173,7 +173,7 @@ impl HugeWorld {
         Self::show(space, mapping.into(), &shown, slot, protection)
     }
 
-    /// A part of the mapping that is shown at `of`, with what may be done there.
+    /// A part of the mapping that is shown at `of`, with its protection.
     pub fn map_more(
         &self,
         space: &AddressSpace,
@@ -214,14 +214,14 @@ impl HugeWorld {
         (space.mmap(range(&slots), attributes)).map_err(HugeRefusal::Mm)
     }
 
-    /// Unmaps what there is.
+    /// Unmaps the mappings there.
     pub fn unmap(&self, space: &AddressSpace, slots: &Range<usize>) {
         space
             .munmap(range(slots), |_, _| {})
             .expect("no VMA is cut");
     }
 
-    /// Changes what may be done.
+    /// Changes the protection.
     pub fn protect(
         &self,
         space: &AddressSpace,
@@ -232,7 +232,7 @@ impl HugeWorld {
         done.map_err(HugeRefusal::Mm)
     }
 
-    /// Moves what there is.
+    /// Moves the mappings there.
     pub fn remap(
         &self,
         space: &AddressSpace,
@@ -243,7 +243,7 @@ impl HugeWorld {
         moved.map_err(HugeRefusal::Mm)
     }
 
-    /// Copies a space; without room for what it would reserve there is no copy.
+    /// Copies a space; without room for its reservations there is no copy.
     pub fn fork(&self, space: &AddressSpace, child: u8) -> Result<(), HugeRefusal> {
         let copy = AddressSpace::new(self.machine.clone(), Arc::new(Ticks::default()));
         let copy = copy.expect("room for a space");

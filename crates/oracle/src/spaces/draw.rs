@@ -12,7 +12,7 @@ pub struct Random(u64);
 impl Random {
     /// The numbers of `seed`.
     pub fn new(seed: u64) -> Self {
-        // Apart from whoever else draws from this seed.
+        // Apart from the others that draw from this seed.
         Self(seed ^ 0x5851_F42D_4C95_7F2D)
     }
 

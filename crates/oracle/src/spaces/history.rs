@@ -1,4 +1,4 @@
-//! What somebody may see of a thing that others change meanwhile.
+//! The states that a thread may see of a thing that others change meanwhile.
 //!
 //! Every operation takes a while. A state may be current from the beginning of
 //! the operation that makes it, until the end of one that began after that and
@@ -87,7 +87,7 @@ impl<V: Clone + PartialEq> History<V> {
         }
     }
 
-    /// What it is if nobody changes it, or was made to be last.
+    /// Its state if no thread changes it, or its last state.
     pub(super) fn last(&self) -> &[V] {
         &self.states.last().expect("there is always a state").values
     }
@@ -97,7 +97,7 @@ impl<V: Clone + PartialEq> History<V> {
         self.states.len() - 1
     }
 
-    /// Everything that somebody may see who looks from `from` to `to`.
+    /// Everything that a thread may see that looks from `from` to `to`.
     pub(super) fn seen(&self, from: Moment, to: Moment) -> Vec<V> {
         let mut seen = Vec::new();
         for state in &self.states {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(history.seen(70, 71), [4]);
         history.begin_perhaps(80, 0);
         history.add(82, 83, 5, true);
-        // In whatever order.
+        // In any order.
         let seen = |history: &History<i32>, begin, end| {
             let mut values = history.seen(begin, end).to_vec();
             values.sort_unstable();

@@ -1,4 +1,4 @@
-//! What is done with pages of anonymous memory, and what is locked meanwhile.
+//! Advice and locks on pages of anonymous memory, and the locked pages meanwhile.
 
 use super::shadow::Shows;
 use super::world::{Member, Player, addresses};
@@ -89,13 +89,13 @@ impl Player<'_> {
             .collect()
     }
 
-    /// These pages of a space are not what they were.
+    /// These pages of a space have changed.
     pub(super) fn unlock(&mut self, number: usize, pages: &Range<usize>) {
         self.locked
             .retain(|(space, page)| *space != number || !pages.contains(page));
     }
 
-    /// Asserts that what this thread has locked is in memory.
+    /// Asserts that this thread's locked pages are in memory.
     pub(super) fn assert_locked(&self) {
         for &(number, page) in &self.locked {
             let Member { space, .. } = self.world.member(number);

@@ -1,5 +1,5 @@
 //! N spaces and M threads: lists of operations that are obeyed at a time, and an
-//! oracle that says what each touch may show.
+//! oracle that knows the possible results of each touch.
 //!
 //! ```text
 //!   Stage ── setup: one thread ── lists: a thread each ── one thread looks at
@@ -7,10 +7,10 @@
 //!                                 reads end              takes all down
 //! ```
 //!
-//! - [`Stage`]: spaces, pages, policies, memory; and who plays.
-//! - `history`: what may be seen of a thing that others change meanwhile.
-//! - `shadow`: what every page may show, in these terms.
-//! - `manage`: verbs on memory that goes to swap, and what is locked.
+//! - [`Stage`]: spaces, pages, policies, memory; and the players.
+//! - `history`: the possible states of a thing that others change meanwhile.
+//! - `shadow`: the possible bytes of every page, in these terms.
+//! - `manage`: verbs on memory that goes to swap, and the locked pages.
 //! - `world`: the engine obeys, and the shadow is asked.
 //! - [`Draw`]: lists from a seed.
 

@@ -107,7 +107,7 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     let mut first = world.player(None);
     setup.iter().for_each(|op| first.obey(op));
 
-    // What is not to be had belongs to somebody outside.
+    // Memory that cannot be had belongs to an outside user.
     let budget = world.rig.node.budget.clone();
     let taken = stage
         .free

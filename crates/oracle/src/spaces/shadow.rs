@@ -1,4 +1,4 @@
-//! What every page of every space may show, while threads change it.
+//! The possible bytes of every page of every space, while threads change it.
 //!
 //! The pages of a space are changed by one thread each, so that the order of
 //! what they were is known; everybody touches all of them. Bytes of anonymous
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Words of a page that are read and written: those at these bytes.
 pub(super) const LANES: [usize; 3] = [0, 1024, PAGE_SIZE - 8];
 
-/// What a touch got.
+/// The result of a touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Got {
     /// This word.
@@ -26,7 +26,7 @@ pub(super) enum Got {
     BeyondEnd,
 }
 
-/// What a page of a space shows.
+/// The contents of a page of a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shows {
     Nothing,
@@ -140,7 +140,7 @@ impl Shadow {
         self.spaces.len()
     }
 
-    /// What each of `pages` is, or may be, if nobody changes it.
+    /// The present or possible contents of each of `pages`, if no thread changes it.
     pub(super) fn last(&self, space: usize, pages: &Range<usize>) -> Vec<Vec<Shows>> {
         let pages = &self.spaces[space].pages[pages.clone()];
         pages.iter().map(|page| page.last().to_vec()).collect()
@@ -181,7 +181,7 @@ impl Shadow {
         }
     }
 
-    /// What began at `from` has ended.
+    /// The operation that began at `from` has ended.
     pub(super) fn end_free(&mut self, space: usize, number: u32, from: Moment) {
         let to = self.tick();
         let words = self.spaces[space].words.get_mut(&number);
@@ -228,7 +228,7 @@ impl Shadow {
     }
 
     /// A fork of `space` that began at `from` has ended: the number of the
-    /// copy. Each page of it is what that of the first may have been.
+    /// copy. Each page of it has possible contents of the first's.
     pub(super) fn forked(&mut self, space: usize, from: Moment) -> usize {
         let to = self.tick();
         let pages = self.spaces[space].pages.iter();
@@ -314,7 +314,7 @@ impl Shadow {
         to: Moment,
     ) -> Vec<u64> {
         let mut seen = self.spaces[space].words[&number][lane].seen(from, to);
-        // And what is just being written to a page that may be this one.
+        // And the bytes that are just being written to a page that may be this one.
         for write in &self.writing {
             let page = &self.spaces[write.space].pages[write.page];
             let may = |shows: &Shows| matches!(shows, Shows::Zeros(n, _) if *n == number);

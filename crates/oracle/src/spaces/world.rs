@@ -1,4 +1,4 @@
-//! The engine obeys operations, and the shadow is asked about what it shows.
+//! The engine obeys operations, and the shadow is asked about its bytes.
 
 use super::play::Stage;
 use super::shadow::{Got, LANES, Shadow, Shows};
@@ -29,7 +29,7 @@ const MOST_SPACES: usize = 5;
 /// The errno of swap that fails: as errors go, a common one.
 const EIO: i32 = 5;
 
-/// What is mapped: pages of the file from one on, copies of them, or zeros.
+/// The mapping: pages of the file from one on, copies of them, or zeros.
 #[derive(Clone, Copy)]
 enum Shown {
     File(usize),
@@ -125,7 +125,7 @@ impl World {
         self.members()[number].clone()
     }
 
-    /// Delivers what was read and nobody waited for.
+    /// Delivers completed reads without a waiter.
     pub(super) fn deliver(&self) {
         let completion = Completion(&self.rig.node);
         self.store.reap(NO_COOKIE, &completion, 0);
@@ -230,7 +230,7 @@ impl Player<'_> {
         at(pages.start)..at(pages.end)
     }
 
-    /// The space, if this thread may change what it shows.
+    /// The space, if this thread may change its mappings.
     pub(super) fn own(&self, space: u8) -> Option<(usize, Member)> {
         let (number, member) = self.world.space(space);
         let own = member.forked_by.is_none() || member.forked_by == self.number;
