@@ -1,8 +1,8 @@
 //! Models of the word of an anonymous page: absent, locked by one fault,
 //! resident, given back.
 //!
-//! A page's bytes are a cell that loom watches: two who fill it, or one who
-//! reads it and did not wait for who filled it, end the model.
+//! A page's bytes are a cell that loom watches: two that fill it, or one that
+//! reads it and did not wait for its filler, end the model.
 
 mod model;
 
@@ -22,12 +22,12 @@ const PAGES: usize = 2;
 struct Memory {
     pages: Pages,
     budget: Arc<Budget>,
-    /// What stands for the VMA lock: faults read, who removes writes.
+    /// The stand-in of the VMA lock: for read by faults, for write by removals.
     vma: RwSem,
     bytes: [UnsafeCell<u32>; PAGES],
 }
 
-// SAFETY: bytes are protected by what is modelled; loom checks it.
+// SAFETY: bytes are protected by the modelled protocol; loom checks it.
 unsafe impl Sync for Memory {}
 // SAFETY: as above.
 unsafe impl Send for Memory {}
@@ -44,7 +44,7 @@ enum Ended {
 
 impl Memory {
     fn new(budget: u64) -> Arc<Self> {
-        // Words of pages leave the floor to what can be evicted.
+        // Words of pages leave the floor to evictable pages.
         let budget = Budget::new(FLOOR + budget);
         // Stocks have models of their own (`budget`): where somebody waits there are none.
         core::mem::forget(budget.subscribe());
@@ -56,7 +56,7 @@ impl Memory {
         })
     }
 
-    /// A fault: fills the page, or waits for who does, with no lock in hand.
+    /// A fault: fills the page, or waits for the thread that does, with no lock held.
     /// `refuse` fills it not, the first time.
     fn fault(&self, page: usize, mut refuse: bool) -> Ended {
         loop {
@@ -106,7 +106,7 @@ impl Memory {
         was
     }
 
-    /// Gives back what was charged for the words: `charged` before.
+    /// Gives back the charge of the words: `charged` before.
     fn check(&self, charged: u64) {
         assert_eq!(self.budget.charged(), charged);
         self.pages.uncharge(&self.budget);

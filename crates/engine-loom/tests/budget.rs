@@ -1,5 +1,5 @@
-//! Models of the budget: no more is charged than the limit, what is given back
-//! is there again, and who waits for it hears of it.
+//! Models of the budget: no more is charged than the limit, pages given back
+//! are there again, and waiters are woken.
 
 mod model;
 
@@ -62,7 +62,7 @@ fn a_reserve_stays_free() {
             let budget = Arc::clone(&budget);
             spawn(move || budget.try_charge(1, 1))
         };
-        // Without a reserve: it may take what the other left.
+        // Without a reserve: it may take the pages that the other left.
         let mine = budget.try_charge(2, 0);
         let other = other.join().unwrap();
         assert!(mine);
@@ -142,7 +142,7 @@ fn two_wait_and_both_get_a_page() {
 
 #[test]
 fn a_page_goes_round() {
-    // Each wants the page, and gives it back: whoever has it wakes the others.
+    // Each wants the page, and gives it back: its owner wakes the others.
     explore(Some(3), || {
         let budget = Budget::new(1);
         let once = {
@@ -208,7 +208,7 @@ fn a_charge_that_the_parent_refused_is_given_back_to_waiters() {
 
 #[test]
 fn frames_that_come_back_wake_waiters() {
-    // What is waited for need not be pages: then it is announced.
+    // A wait need not be for pages: then the release is announced.
     explore(None, || {
         let budget = Budget::new(1);
         let frames = Arc::new(AtomicU32::new(0));
@@ -290,7 +290,7 @@ fn a_lower_limit_finds_pages_in_stock() {
     });
 }
 
-/// A page's memory, which whoever has it charged may use.
+/// A page's memory, which the owner of its charge may use.
 struct Memory(UnsafeCell<u32>);
 
 // SAFETY: handed over by a lock, as the memory of a charge always is; loom

@@ -30,7 +30,7 @@ const NOT_MAPPED: Outcome = Outcome::Error(FaultError::NotMapped);
 const BEYOND_END: Outcome = Outcome::Error(FaultError::BeyondEnd);
 
 /// Explores `one` beside `other`, on an engine that `before` has prepared, and
-/// then asks `after`, with what `one` returned.
+/// then asks `after`, with the result of `one`.
 fn beside<R: Send + 'static>(
     new: fn() -> Arc<Engine>,
     before: fn(&Engine),
@@ -214,7 +214,7 @@ fn a_fault_against_read_ahead() {
 
 #[test]
 fn a_fault_against_reclaim() {
-    // What was read stays until the retry has looked (`RetryPin`).
+    // The folio that was read stays until the retry has looked (`RetryPin`).
     let reclaim = |engine: &Engine| {
         engine.node.reclaim(1);
     };
@@ -310,7 +310,7 @@ fn a_fault_against_unmap() {
 
 #[test]
 fn a_pin_against_invalidate() {
-    // What is pinned stays, and is forgotten with its last pin.
+    // A pinned folio stays, and is forgotten with its last pin.
     let pin = |engine: &Engine| {
         let range = engine.addr(0)..engine.addr(0) + PAGE_SIZE;
         let pinned = fault::pin(
@@ -343,7 +343,7 @@ fn a_fault_waits_for_memory_that_comes_back() {
     let give = |engine: &Engine| engine.budget.uncharge(64);
     beside(file, take, faults, give, |engine, ended| {
         assert_eq!(ended, Outcome::Mapped);
-        // A page and its table. What comes with the window was charged with it.
+        // A page and its table. The window's own pages were charged with it.
         assert_eq!(engine.budget.free(), 64 - 1 - 1);
         let window = Spans::table_pages(TABLE_SPAN);
         let others = engine.budget.limit() - engine.fixed - window - 64;

@@ -1,4 +1,4 @@
-//! Models of a folio by itself: its lock bit, who waits for it, and the bits
+//! Models of a folio by itself: its lock bit, its waiters, and the bits
 //! that are read without it. With reclaim and the store it is in `faults.rs`.
 
 mod model;
@@ -108,7 +108,7 @@ fn a_folio_lock_between_two_that_come_twice() {
 #[test]
 fn bits_change_beside_a_waiter() {
     // The holder changes other bits while somebody goes to sleep on them, and
-    // whoever does not hold the lock may take the marker.
+    // a thread that does not hold the lock may take the marker.
     explore(Some(4), || {
         let page = Page::locked();
         page.folio.change(flag::MARKER, 0);

@@ -2,7 +2,7 @@
 //! budget, and those of the soft page tables, with their shards, their depot
 //! and their references.
 //!
-//! What a frame holds is watched by loom: a frame of two owners, or one whose
+//! Loom watches the contents of a frame: a frame of two owners, or one whose
 //! next owner does not come after the last, ends the model.
 
 mod model;
@@ -24,10 +24,10 @@ use sync::run_on;
 /// Pages of a run, and runs of a chunk.
 const RUN: usize = 16;
 const RUNS: usize = CHUNK_PAGES / RUN;
-/// What a chunk is charged as: itself and a page table.
+/// The charge of a chunk: itself and a page table.
 const CHUNK: u64 = CHUNK_PAGES as u64 + 1;
 
-/// Two chunks, of which nobody touches a byte: a cell each says who uses it. The
+/// Two chunks, whose bytes are not touched: a cell for each records its user. The
 /// system has memory for the second while `has` is true.
 struct Memory {
     cells: [UnsafeCell<()>; 2],
@@ -246,7 +246,7 @@ fn the_last_of_two_references_frees_the_frame() {
                 unsafe { frames.load(frame, 0, &mut byte) };
                 assert_eq!(byte, [0]);
                 frames.put(frame);
-                // Whoever gets it comes after all that was read.
+                // Its next owner comes after all reads.
                 take(&frames, cpu).is_some()
             }
         };

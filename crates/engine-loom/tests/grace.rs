@@ -22,7 +22,7 @@ use softfault_engine_loom::policy::{SpaceLocks, VmaReuse};
 /// Two slots. A lookup finds one of them.
 struct World {
     grace: GracePeriods,
-    /// The slot that is found. Relaxed everywhere: what orders it is the grace periods.
+    /// The slot that is found. Relaxed everywhere: the grace periods order it.
     found: AtomicU32,
     values: [UnsafeCell<u32>; 2],
 }

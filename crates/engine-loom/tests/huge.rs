@@ -1,10 +1,10 @@
 //! Models of huge pages: faults of two spaces on one file, and on one leaf table, against
-//! each other and against hole punch, truncate, unmap and who reserves. Leaves have two
+//! each other and against hole punch, truncate, unmap and reservations. Leaves have two
 //! entries here.
 //!
-//! A fault goes all its way, so that one to three preemptions are what can be explored; the
+//! A fault goes all its way, so that one to three preemptions can be explored; the
 //! first two models were through with three as well, in six minutes. Pages are fresh: nobody
-//! clears any, and no bytes are touched. What is shown is that counts are right
+//! clears any, and no bytes are touched. The models show that counts are right
 //! (sharers, pages, promises, mapped entries: `HugePool::give` refuses a page that a leaf
 //! has), and that nobody waits for ever.
 
@@ -174,7 +174,7 @@ fn a_fault_against_a_hole() {
             world.file.punch(0..LEAF).unwrap();
         },
         |world| {
-            // What is there or not was promised, and is.
+            // All pages are promised, present or not.
             let (pages, reserved) = world.has();
             assert_eq!(pages + reserved, 2);
         },
@@ -201,7 +201,7 @@ fn a_huge_fault_against_truncate() {
     );
 }
 
-/// Who goes shares the leaf that the other faults in.
+/// The mapping that goes shares the leaf that the other faults in.
 #[test]
 fn a_fault_against_the_unmap_of_a_sharer() {
     beside(
@@ -219,7 +219,7 @@ fn a_fault_against_the_unmap_of_a_sharer() {
     );
 }
 
-/// Who maps what all pages are promised for needs none more, whatever is being filled.
+/// A mapping whose pages are all promised needs no more, also while pages are being filled.
 #[test]
 fn a_promise_against_a_fault() {
     beside(

@@ -161,7 +161,7 @@ fn no_writer_passes_the_waiting_readers() {
     assert!(met.load(Relaxed) > 0);
 }
 
-/// The lock itself, for those who come in a known order. It stays for good:
+/// The lock itself, for comers in a known order. It stays for good:
 /// turns borrow it.
 fn raw() -> &'static RawRwSem<2> {
     Box::leak(Box::default())

@@ -15,7 +15,7 @@ use model::private::Private;
 const PREEMPTIONS: Option<usize> = Some(1);
 
 /// Explores `one` beside `other`, on memory that `before` has prepared, and then asks
-/// `after`, with what `one` returned.
+/// `after`, with the result of `one`.
 fn beside<R: Send + 'static>(
     before: fn(&Private),
     one: fn(&Private) -> R,
@@ -321,7 +321,7 @@ fn a_fault_against_a_freeze() {
         written,
         |memory| {
             let frozen = memory.freeze();
-            // What is there may be written, without a fault.
+            // A present page may be written, without a fault.
             let before = memory.hardware_has(1).is_some();
             loom::thread::yield_now();
             let after = memory.hardware_has(1).is_some();

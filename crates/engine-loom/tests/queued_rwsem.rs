@@ -33,7 +33,7 @@ fn a_reader_and_a_writer_that_come_again() {
     rwsem::a_reader_and_a_writer_that_come_again(MmapQueue::Linux, 4);
 }
 
-/// The lock itself, for those who come in a known order. It stays for good:
+/// The lock itself, for comers in a known order. It stays for good:
 /// turns borrow it.
 fn raw() -> &'static QueuedRwSem {
     Box::leak(Box::default())

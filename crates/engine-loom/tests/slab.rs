@@ -1,5 +1,5 @@
-//! Models of the slab: no slot has two owners, and what one owner wrote is
-//! ordered before what the next one does.
+//! Models of the slab: no slot has two owners, and the writes of one owner are
+//! ordered before those of the next one.
 
 mod model;
 
@@ -139,7 +139,7 @@ impl TypeStable for Looked {
 
 #[test]
 fn a_reader_of_a_slot_in_a_chunk_that_another_made() {
-    // Who announces the first slot need not be who made the chunk.
+    // The thread that announces the first slot need not be the one that made the chunk.
     let seen = Arc::new(AtomicUsize::new(0));
     explore(Some(3), {
         let seen = Arc::clone(&seen);

@@ -1,4 +1,4 @@
-//! Models of the shootdown: a core inside an access against those who take
+//! Models of the shootdown: a core inside an access against threads that take
 //! pages out and reuse them.
 //!
 //! A page's bytes are in a cell that loom watches: a shootdown that does not
@@ -23,12 +23,12 @@ struct Page {
     bytes: UnsafeCell<u32>,
 }
 
-// SAFETY: `bytes` is protected by what is modelled; loom checks it.
+// SAFETY: `bytes` is protected by the modelled protocol; loom checks it.
 unsafe impl Sync for Page {}
 // SAFETY: as above.
 unsafe impl Send for Page {}
 
-/// What the page holds until it is reused.
+/// The contents of the page until it is reused.
 const FIRST: u32 = 1;
 
 impl Page {
@@ -40,7 +40,7 @@ impl Page {
         })
     }
 
-    /// An access by what is buffered, or else by the entry, which is then
+    /// An access by a buffered translation, or else by the entry, which is then
     /// buffered.
     fn access(&self, seat: &mut Seat, buffered: &mut Option<u64>) -> bool {
         let inside = self.cores.enter(seat);

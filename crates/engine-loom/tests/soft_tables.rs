@@ -172,7 +172,7 @@ fn a_writer_against_a_fork() {
         let writer = {
             let soft = Arc::clone(&soft);
             spawn(move || {
-                // Two writes, the second by what is buffered, if it can be.
+                // Two writes, the second by a buffered translation, if it can be.
                 let wrote = soft.write(&mut core, parent, b'b');
                 (wrote, soft.write(&mut core, parent, b'c'))
             })
@@ -181,7 +181,7 @@ fn a_writer_against_a_fork() {
         let mut reader = soft.core();
         let before = soft.read(&mut reader, child).unwrap();
         let wrote = writer.join().unwrap();
-        // What the child shows at once it shows for good: all that was written.
+        // The child's first view is final: all writes before the fork.
         assert_eq!(soft.read(&mut reader, child), Some(before));
         let last = match wrote {
             (false, false) => b'a',
@@ -206,7 +206,7 @@ fn a_protect_against_a_writer() {
         let writer = {
             let soft = Arc::clone(&soft);
             spawn(move || {
-                // The second by what is buffered, if it can be.
+                // The second by a buffered translation, if it can be.
                 let wrote = soft.write(&mut core, 0, b'b');
                 (wrote, soft.write(&mut core, 0, b'c'), core)
             })
@@ -215,7 +215,7 @@ fn a_protect_against_a_writer() {
         let mut reader = soft.core();
         let before = soft.read(&mut reader, 0).unwrap();
         let (first, second, mut core) = writer.join().unwrap();
-        // What is there at once is there for good: all that was written.
+        // The first view is final: all writes.
         assert_eq!(soft.read(&mut reader, 0), Some(before));
         let last = match (first, second) {
             (false, false) => b'a',

@@ -1,5 +1,5 @@
-//! Models of swap slots: no slot has two owners or none, who put it last is told
-//! so, and what was done with a slot comes before what its next owner does.
+//! Models of swap slots: no slot has two owners or none, the last put is told
+//! so, and all use of a slot comes before that of its next owner.
 //!
 //! A slot's bytes are a cell that loom watches.
 
@@ -21,7 +21,7 @@ struct Device {
     bytes: [UnsafeCell<u32>; SLOTS],
 }
 
-// SAFETY: only who has a slot touches its bytes; loom checks it.
+// SAFETY: only the owner of a slot touches its bytes; loom checks it.
 unsafe impl Sync for Device {}
 // SAFETY: as above.
 unsafe impl Send for Device {}
@@ -61,7 +61,7 @@ impl Device {
     }
 
     fn read(&self, slot: u32) -> u32 {
-        // SAFETY: nobody writes to what a page has; loom checks it.
+        // SAFETY: no thread writes to a page's slot; loom checks it.
         self.bytes[slot as usize].with(|bytes| unsafe { *bytes })
     }
 
@@ -194,7 +194,7 @@ fn a_slot_that_is_being_discarded_is_nobodys() {
     assert!(given.load(Relaxed) > 0);
 }
 
-/// Two put a slot that both have; whoever was last writes to it.
+/// Two put a slot that both have; the last one writes to it.
 fn two_share(first: fn(&Device) -> bool, second: fn(&Device) -> bool) {
     explore(None, move || {
         let device = Device::full(1, 1);

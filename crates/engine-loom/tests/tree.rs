@@ -11,7 +11,7 @@ use model::explore;
 use softfault_engine_loom::mm::tree::{Contended, Node, Tree, Walk};
 use softfault_engine_loom::slab::Slab;
 
-/// What a lookup answered: the start it found.
+/// The answer of a lookup: the start it found.
 type Answer = Result<Option<usize>, Contended>;
 
 /// Explores a model and returns all the answers that its lookup gave.

@@ -1,5 +1,5 @@
 //! Models of the VMA lock that can be biased: see `model/vma.rs`. The others are
-//! of what it has besides the count: words in which readers are seen, and a bias
+//! of its parts besides the count: words in which readers are seen, and a bias
 //! that comes and goes.
 
 mod model;
@@ -148,7 +148,7 @@ fn two_readers_of_two_words() {
     two_readers_of_one_processor(2, Some(2));
 }
 
-/// Who finds no word takes the count.
+/// A reader that finds no word takes the count.
 fn two_readers_of_one_processor(words: usize, preemptions: Option<usize>) {
     let counted = Arc::new(AtomicUsize::new(0));
     let both = Arc::new(AtomicUsize::new(0));
@@ -225,7 +225,7 @@ fn reader_against_reuse_with_a_bias_in_another_space() {
         assert_eq!(detach(&vma, &old.write()), attributes(1));
         attach(&vma, &new.write(), ADDR, 2);
         bias(&vma, &new);
-        // Whoever came for the old one is waited for, or sees that it is gone.
+        // A reader of the old one is waited for, or sees that it is gone.
         write(&vma, &new, 3);
         reader.join().unwrap();
         assert!(fault(&vma, &new, ADDR, &[3]));

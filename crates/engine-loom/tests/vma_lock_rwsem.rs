@@ -1,5 +1,5 @@
 //! Models of the VMA lock that is a semaphore apart: see `model/vma.rs`. Two
-//! more are of what the count does not know: a VMA that gets another lock.
+//! more are of the parts that the count does not have: a VMA that gets another lock.
 
 mod model;
 

@@ -12,7 +12,7 @@ use loom::thread::spawn;
 use model::explore;
 use sync::wait::WaitWord;
 
-/// A word, and what is handed over by it.
+/// A word, and the value that is handed over by it.
 struct Handed {
     word: WaitWord,
     value: UnsafeCell<u32>,

@@ -1,8 +1,8 @@
-//! Models of the range word of a window: those who map into a page table's
-//! range against those who take the last page out and zap it whole.
+//! Models of the range word of a window: threads that map into a page table's
+//! range against threads that take the last page out and zap it whole.
 //!
 //! The page table is a cell that loom watches: a zap that does not come after
-//! what was mapped, or a mapping that does not come after the zap, ends the model. The
+//! the mapping, or a mapping that does not come after the zap, ends the model. The
 //! range is shared by two windows, as in an arena. A page of words that goes with the
 //! last of its ranges is another such cell.
 
@@ -27,7 +27,7 @@ struct Range {
     /// Parts of one reservation: the first page, and the others.
     windows: [Window; 2],
     budget: Arc<Budget>,
-    /// The page table: used by who maps, gone with the zap of the whole range.
+    /// The page table: used by maps, gone with the zap of the whole range.
     /// Zaps of single pages may come late, beside one of the whole: a page's
     /// own folio lock keeps others from mapping it before they are through.
     table: UnsafeCell<()>,
@@ -35,7 +35,7 @@ struct Range {
     inside: AtomicUsize,
 }
 
-// SAFETY: the table is protected by what is modelled; loom checks it.
+// SAFETY: the table is protected by the modelled protocol; loom checks it.
 unsafe impl Sync for Range {}
 // SAFETY: as above.
 unsafe impl Send for Range {}
@@ -109,7 +109,7 @@ impl Range {
         }
     }
 
-    /// What is charged is what is there.
+    /// The charge agrees with the pages.
     fn check(&self) {
         let residents = self.windows[1].residents(FIRST);
         assert_eq!(residents, self.inside.load(Relaxed));
@@ -188,7 +188,7 @@ fn a_page_that_is_mapped_again_and_again() {
 
 #[test]
 fn the_first_two_pay_for_one_table() {
-    // The budget is what one of them pays. The other may be refused while both
+    // The budget is the charge of one of them. The other may be refused while both
     // have paid; then it is given back.
     let refused = Arc::new(AtomicUsize::new(0));
     explore(None, {
@@ -226,7 +226,7 @@ struct Words {
     page: UnsafeCell<()>,
 }
 
-// SAFETY: the page is protected by what is modelled; loom checks it.
+// SAFETY: the page is protected by the modelled protocol; loom checks it.
 unsafe impl Sync for Words {}
 // SAFETY: as above.
 unsafe impl Send for Words {}

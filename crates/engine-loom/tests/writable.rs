@@ -61,7 +61,7 @@ fn a_write_beside_write_back() {
     );
 }
 
-/// What the store refuses is dirty again, and what was written to meanwhile stays so.
+/// Pages that the store refuses are dirty again, and pages that were written to meanwhile stay dirty.
 #[test]
 fn a_write_beside_write_back_that_fails() {
     let write = |file: &Writable| {
@@ -83,7 +83,7 @@ fn a_write_beside_write_back_that_fails() {
     );
 }
 
-/// Each flush has what was written before it, though the other may have it in hand.
+/// Each flush covers the writes before it, though the other may be writing them.
 #[test]
 fn a_flush_beside_a_flush() {
     beside(
@@ -101,7 +101,7 @@ fn a_flush_beside_a_flush() {
     );
 }
 
-/// What is cut off is written nowhere once truncate has returned.
+/// Pages that are cut off are not written any more once truncate has returned.
 #[test]
 fn truncate_beside_write_back() {
     beside(
@@ -115,7 +115,7 @@ fn truncate_beside_write_back() {
     );
 }
 
-/// A hole takes what was written before it, and nothing that comes after.
+/// A hole removes the writes before it, and no later ones.
 #[test]
 fn punch_beside_write_back() {
     let punch = |file: &Writable| {

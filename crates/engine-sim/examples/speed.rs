@@ -57,7 +57,7 @@ fn main() {
     }
 }
 
-/// What this thread has used of a processor: others may use it too, and then
+/// The processor time of this thread: others may use it too, and then
 /// wall time says little.
 fn processor_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

@@ -22,7 +22,7 @@ pub fn watch(explore: impl FnOnce()) -> bool {
     SEEN.take()
 }
 
-/// Listens to what loom logs of a whole model, and to nothing else.
+/// Listens only to loom's log of a whole model.
 struct Listener;
 
 impl Listener {

@@ -6,7 +6,7 @@
 //!   Memory    for frames; each has a cell that loom watches
 //! ```
 //!
-//! What is set up runs before there is a second thread, and costs no schedules.
+//! The setup runs before there is a second thread, and costs no schedules.
 
 use core::ptr::NonNull;
 use std::collections::BTreeSet;
@@ -149,8 +149,8 @@ unsafe impl Send for Cell {}
 // SAFETY: as above.
 unsafe impl Sync for Cell {}
 
-/// Memory for frames. The bytes are the same in all schedules and nobody's
-/// business; cells say who uses them.
+/// Memory for frames. The bytes are the same in all schedules and
+/// not checked; cells record their users.
 pub struct Memory {
     cells: Vec<Cell>,
 }

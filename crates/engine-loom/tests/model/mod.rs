@@ -1,4 +1,4 @@
-//! What all models share.
+//! Code that all models share.
 
 #![allow(dead_code, reason = "each model uses its part")]
 
@@ -84,7 +84,7 @@ pub fn check(
     begun
 }
 
-/// Seconds of a processor that this thread has used: what else runs on the
+/// Seconds of a processor that this thread has used: other work on the
 /// machine is no part of them.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -110,7 +110,7 @@ pub fn attributes(mark: u64) -> Attributes {
     }
 }
 
-/// What shows nothing, and has a number.
+/// A backing without pages, which has a number.
 #[derive(Debug)]
 struct Numbered(u64);
 

@@ -53,7 +53,7 @@ pub struct Hardware {
     pages: Mutex<BTreeMap<usize, Page>>,
     /// Accesses to each page, for loom to put them in order.
     steps: [AtomicU32; 2],
-    /// What `bytes` points to: a page's number when it was asked for.
+    /// The target of `bytes`: a page's number when it was asked for.
     shown: Box<[Mutex<u32>; 4]>,
 }
 
@@ -199,7 +199,7 @@ impl Mmu for Hardware {
     }
 }
 
-/// What is in each slot.
+/// The contents of each slot.
 #[derive(Default)]
 pub struct Device {
     slots: Mutex<BTreeMap<u64, u32>>,
@@ -224,7 +224,7 @@ impl Store for Device {
             offsets.map(number).collect()
         };
         let numbers = read();
-        // Whoever else runs meanwhile may give a slot up, and write it.
+        // Other threads meanwhile may give a slot up, and write it.
         loom::thread::yield_now();
         assert_eq!(read(), numbers, "a slot changed while it was read");
         for (nth, number) in numbers.into_iter().enumerate() {
@@ -277,7 +277,7 @@ impl FrameMemory for Memory {
     fn discard(&self, _: usize, _: NonNull<u8>) {}
 }
 
-/// What is at an address that [`Hardware`] has handed out.
+/// The contents of an address that [`Hardware`] has handed out.
 ///
 /// # Safety
 /// It has.
@@ -370,7 +370,7 @@ impl Private {
     pub fn add(&self, page: usize) -> bool {
         while !self.hardware.add(self.addr(page)) {
             match self.fault(page, true) {
-                // The touch again; what it sees is not for ever old.
+                // The touch again; it does not see old values for ever.
                 Outcome::Mapped => loom::thread::yield_now(),
                 Outcome::Error(_) => return false,
                 Outcome::Interrupted => unreachable!("by nobody"),
@@ -402,7 +402,7 @@ impl Private {
         is_protected && state.is_clean() && !state.is_zero() && self.anon.swap_slots() == 1
     }
 
-    /// What the page has, if it is there.
+    /// The contents of the page, if it is there.
     pub fn hardware_has(&self, page: usize) -> Option<u32> {
         self.hardware.load(self.addr(page))
     }
@@ -412,7 +412,7 @@ impl Private {
         self.addr(pages.start)..self.addr(pages.end)
     }
 
-    /// `MADV_PAGEOUT` of what is still mapped.
+    /// `MADV_PAGEOUT` of the pages that are still mapped.
     pub fn page_out(&self, pages: Range<usize>) {
         let done = self.space.page_out(self.range(pages));
         assert!([Ok(()), Err(MmError::Unmapped)].contains(&done), "{done:?}");
@@ -423,13 +423,13 @@ impl Private {
         self.space.dont_need(self.range(pages)).unwrap();
     }
 
-    /// `MADV_SEQUENTIAL`: what lies together is read together.
+    /// `MADV_SEQUENTIAL`: neighbours are read together.
     pub fn sequential(&self, pages: Range<usize>) {
         let range = self.range(pages);
         self.space.madvise(range, Advice::Sequential).unwrap();
     }
 
-    /// What a process that forks does with its private memory.
+    /// The work of a forking process on its private memory.
     pub fn freeze(&self) -> Frozen<'_> {
         self.space.freeze([self.range(0..2)])
     }

@@ -24,7 +24,7 @@ use softfault_engine_loom::slab::{Slab, TypeStable};
 
 pub const ADDR: usize = 0x1000;
 
-/// What the spaces of a model share. It outlives their VMAs: each model joins
+/// The state that the spaces of a model share. It outlives their VMAs: each model joins
 /// its threads.
 pub struct World {
     /// Where the VMAs have their locks from, if these are apart.
@@ -165,7 +165,7 @@ pub fn reader_against_reuse_for_another_range(kind: VmaLockKind, preemptions: Op
 }
 
 pub fn reader_of_the_new_mapping_against_reuse(kind: VmaLockKind, preemptions: Option<usize>) {
-    // The lookup already found the slot as what it is about to be.
+    // The lookup already found the slot as its next VMA.
     explore(preemptions, move || {
         let world = World::new(kind);
         let (old, new) = (world.mmap_lock(1), world.mmap_lock(2));
@@ -287,7 +287,7 @@ pub fn readers_at_the_limit(kind: VmaLockKind, preemptions: Option<usize>) {
                 let (vma, lock, refused) =
                     (Arc::clone(&vma), Arc::clone(&lock), Arc::clone(&refused));
                 move || match start_read(&vma, &lock) {
-                    // Whatever value it may see: no second reader.
+                    // Under any value that it may see: no second reader.
                     Ok(_read) => assert_eq!(vma.readers(), 1),
                     Err(error) => {
                         assert_eq!(error, ReadError::Limit);

@@ -22,7 +22,7 @@ use super::private::{Hardware, memory, number_at};
 
 const PAGES: usize = 2;
 
-/// What the file has.
+/// The contents of the file.
 #[derive(Default)]
 pub struct File {
     pages: Mutex<[u32; PAGES]>,
@@ -105,7 +105,7 @@ impl WriteBack for File {
                 page.result = Err(StoreError::Io(5));
                 continue;
             }
-            // SAFETY: what `Hardware::bytes` or `copy_out` has handed out.
+            // SAFETY: an address that `Hardware::bytes` or `copy_out` has handed out.
             let number = unsafe { number_at(page.page) };
             self.pages.lock().unwrap()[page.offset as usize / PAGE_SIZE] = number;
             self.written.lock().unwrap().remove(&page.offset);
@@ -174,7 +174,7 @@ impl Writable {
         };
         let outcome = fault::handle(&self.space, self.addr(page), flags, &NeverInterrupted);
         assert_eq!(outcome, Outcome::Mapped);
-        // The touch again; what it sees is not for ever old.
+        // The touch again; it does not see old values for ever.
         loom::thread::yield_now();
     }
 
@@ -206,7 +206,7 @@ impl Writable {
         while self.cache.write_back(&mut cursor) {}
     }
 
-    /// Eviction of what can be evicted.
+    /// Eviction of all evictable pages.
     pub fn evict(&self) {
         self.node.reclaim(PAGES);
     }

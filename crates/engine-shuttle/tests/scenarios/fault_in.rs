@@ -1,4 +1,4 @@
-//! Ranges that are brought in with reads in flight, against whatever changes what they show.
+//! Ranges that are brought in with reads in flight, against changes of their mappings.
 
 use crate::scene::{advise, directed, manage, map_copy, map_file, read, truncate, unmap};
 use softfault_oracle::{MapAdvice, MemoryVerb, Op, Stage};

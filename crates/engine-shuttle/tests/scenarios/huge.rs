@@ -1,4 +1,4 @@
-//! Huge pages: faults against whatever takes pages or leaf tables from under them.
+//! Huge pages: faults against threads that take pages or leaf tables from under them.
 //!
 //! A span is four pages here, a file two spans. The seed says what keeps leaves from
 //! being unshared, what else the policies are, and how many fault mutexes there are. What each touch showed must have
@@ -157,7 +157,7 @@ fn huge_fault_against_truncate() {
     );
 }
 
-/// What is beyond the end when truncate returns is in no file and no table.
+/// Pages beyond the end when truncate returns are in no file and no table.
 #[test]
 fn nothing_is_left_beyond_the_end() {
     scene(
@@ -446,7 +446,7 @@ fn promises_against_a_greedy_file() {
             ],
         ),
         |world| {
-            // Two for the one, and what is left for the other.
+            // Two for the one, and the rest for the other.
             let counts = world.counts();
             let pages = world.file(0).pages();
             assert_eq!((pages, counts.reserved), (2, 0));

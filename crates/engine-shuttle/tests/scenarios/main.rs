@@ -1,11 +1,11 @@
-//! Whole faults over the soft page tables, against whatever changes what they
-//! show, under schedules that a seed says.
+//! Whole faults over the soft page tables, against changes of their
+//! pages, under schedules that a seed draws.
 //!
 //! Each scenario is a list of operations for each thread, over a store whose
 //! reads end at once, one by one as the schedule says, or when an operation says
 //! so. The operations and the oracle are those of the plain runs and property
-//! tests (`softfault_oracle::play_spaces`): what a touch shows must have been so
-//! at some moment of it. At the end of each schedule everything is taken down:
+//! tests (`softfault_oracle::play_spaces`): the bytes that a touch shows must have been
+//! there at some moment of it. At the end of each schedule everything is taken down:
 //! nothing may be charged, no frame, folio, VMA or tree node in use. A wake-up
 //! that is lost is a deadlock, or a timeout that ends while nobody else can run.
 //!

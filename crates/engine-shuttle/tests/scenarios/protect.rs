@@ -1,4 +1,4 @@
-//! A fault against `mprotect`, and what a core has buffered against it.
+//! A fault against `mprotect`, and a core's buffered translations against it.
 
 use crate::scene::{directed, map_file, map_zeros, protect, read, write};
 use softfault_engine_shuttle::mm::Protection;

@@ -47,7 +47,7 @@ fn verbs_do_not_wait_for_a_read() {
     });
 }
 
-/// Ours drops it for every wait: also where what was read is gone again.
+/// Ours drops it for every wait: also where the folio that was read is gone again.
 #[test]
 fn verbs_do_not_wait_for_a_second_read() {
     explore("verbs_do_not_wait_for_a_second_read", 4_000, |seed| {

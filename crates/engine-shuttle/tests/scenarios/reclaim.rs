@@ -60,7 +60,7 @@ fn fault_against_invalidate() {
     );
 }
 
-/// Pinned pages stay, whoever evicts.
+/// Pinned pages stay under any eviction.
 #[test]
 fn pin_against_reclaim() {
     let stage = Stage::of_pages(4);

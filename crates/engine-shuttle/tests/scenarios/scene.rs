@@ -1,4 +1,4 @@
-//! What directed scenarios are made of.
+//! The parts of directed scenarios.
 
 use crate::found;
 use core::ops::Range;
@@ -90,7 +90,7 @@ fn run(
     explore(schedules).run(scenario);
 }
 
-/// Plays the same lists under each schedule. What the seed says besides: the
+/// Plays the same lists under each schedule. The seed also decides the
 /// policies, whether reads are asynchronous, and whether they are held back.
 pub fn directed(
     name: &'static str,

@@ -116,7 +116,7 @@ fn swap_in_against_unmap() {
     );
 }
 
-/// What is being written when it is unmapped: the slot is the next page's.
+/// A page that is being written when it is unmapped: the slot is the next page's.
 #[test]
 fn eviction_against_unmap() {
     directed(
@@ -201,7 +201,7 @@ fn swap_in_against_budget_change() {
 }
 
 /// Pages beside the one that is touched are read ahead, and written and evicted
-/// again before anybody maps what was read.
+/// again before the folio that was read is mapped.
 #[test]
 fn read_ahead_against_write_and_eviction() {
     directed(

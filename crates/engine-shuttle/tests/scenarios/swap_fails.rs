@@ -1,5 +1,5 @@
-//! Swap that fails, or is full: a touch has its error, and no page shows what was
-//! never its own. What is in swap can still be read when it works again.
+//! Swap that fails, or is full: a touch has its error, and no page shows bytes
+//! that were never its own. Pages in swap can still be read when it works again.
 
 use crate::scene::{directed, manage, map_zeros, read, short_of_memory, unmap, write};
 use softfault_oracle::{MemoryVerb, Op, Stage};
@@ -76,7 +76,7 @@ fn swap_is_full() {
     );
 }
 
-/// Neither memory nor swap: touches end, and what is there stays readable.
+/// Neither memory nor swap: touches end, and present pages stay readable.
 #[test]
 fn swap_and_memory_run_out() {
     let stage = Stage {

@@ -44,7 +44,7 @@ impl File {
         self.rig.touch(self.cache.addresses().start + at as usize)
     }
 
-    /// Writes back what is dirty of a page, as a flush does.
+    /// Writes back the dirty bytes of a page, as a flush does.
     fn flush(&self, page: u64) {
         let start = self.cache.addresses().start + page as usize * PAGE_SIZE;
         let mut cursor = self.cache.write_back_of(start..start + PAGE_SIZE);
@@ -65,7 +65,7 @@ impl File {
         self.cache.truncate(bytes);
     }
 
-    /// A writer of its own byte of some pages, and what it may rely on: it reads what it wrote.
+    /// A writer of its own byte of some pages: it reads its own writes.
     fn writer(&self, place: u64, pages: core::ops::Range<u64>, rounds: u8) -> JoinHandle<()> {
         let file = self.clone();
         spawn(move || {
@@ -83,7 +83,7 @@ impl File {
         spawn(move || act(&file))
     }
 
-    /// Takes all down; these bytes are in the store once what is dirty is written back.
+    /// Takes all down; these bytes are in the store once dirty pages are written back.
     fn finish(self, expected: &[(u64, u8)]) {
         let Self { rig, store, cache } = self;
         for &(at, byte) in expected {
@@ -178,7 +178,7 @@ fn write_against_protection_of_the_window() {
     });
 }
 
-/// What is cut off stays so, whoever writes to it, and what is before it is not lost.
+/// Pages that are cut off stay so under any writes, and pages before them are not lost.
 #[test]
 fn write_against_truncate() {
     explore("write_against_truncate", 700, |seed| {
@@ -265,7 +265,7 @@ fn write_to_the_last_page_against_append() {
     });
 }
 
-/// A hole takes what was written before it, and nothing that comes after.
+/// A hole removes the writes before it, and no later ones.
 #[test]
 fn write_against_punch() {
     explore("write_against_punch", 700, |seed| {
@@ -294,7 +294,7 @@ fn write_against_punch() {
     });
 }
 
-/// Each handle is told once, and what could not be written is there, and is written later.
+/// Each handle is told once, and pages that could not be written are there, and are written later.
 #[test]
 fn errors_are_reported_once() {
     explore("errors_are_reported_once", 700, |seed| {

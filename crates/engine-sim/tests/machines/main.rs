@@ -173,7 +173,7 @@ fn write_lock(kind: VmaLockKind, cores: usize) -> u64 {
     taken
 }
 
-/// What shows nothing, and has a number.
+/// A backing without pages, which has a number.
 #[derive(Debug)]
 struct Numbered(u64);
 

@@ -102,12 +102,12 @@ impl FrameMemory for Frames {
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        // SAFETY: all of what was mapped; the pool is gone.
+        // SAFETY: all of the mapping; the pool is gone.
         unsafe { sync::pages::unmap(self.0, self.1) };
     }
 }
 
-/// What threads share.
+/// The state that threads share.
 pub struct Rig {
     pub space: AddressSpace,
     mmu: Arc<SoftMmu>,

@@ -1,4 +1,4 @@
-//! What holds for every workload.
+//! Properties of every workload.
 
 use crate::small;
 use softfault_sim::MmuKind::{Soft, Uffd};
