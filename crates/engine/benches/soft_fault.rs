@@ -1,4 +1,4 @@
-//! What a fault on anonymous memory costs in software, over the soft page
+//! The cost of a fault on anonymous memory in software, over the soft page
 //! tables, in one thread: `write_at` of one byte to each page of a region that
 //! was just mapped, then `munmap`. Frames are recycled, so that the kernel's own
 //! faults are not in it.
@@ -34,7 +34,7 @@ const CHUNK: usize = 128;
 /// Chunks that are timed of each thing, at least.
 const SAMPLES: usize = 1500;
 const START: usize = 1 << 32;
-/// What the whole is to stay below, in nanoseconds.
+/// The limit of the whole, in nanoseconds.
 const GOAL: f64 = 250.0;
 
 /// A node, a space and the soft page tables, as an engine of its own has them.
@@ -197,7 +197,7 @@ fn parts(rig: &Rig, core: &mut Core, pages: usize) {
     line("charging page and table", &charges);
 }
 
-/// What the fault pays; and what the zap pays back.
+/// The charges of the fault; and the zap's repayment.
 fn charge(pages: usize, charges: &mut Times) {
     let budget = Budget::new(2 * pages as u64);
     let reservation = Reservation {

@@ -51,7 +51,7 @@ fn order(name: &str, count: usize) -> Vec<usize> {
     pages
 }
 
-/// What one of the two would have read, and what of it was of use.
+/// The pages that one of the two would have read, and the useful part of them.
 #[derive(Default)]
 struct Kind {
     /// Pages that would be there, until so many have been touched.
@@ -72,7 +72,7 @@ impl Kind {
 
     fn read(&mut self, pages: impl Iterator<Item = usize>, now: usize) {
         for page in pages {
-            // What is there already is not read again.
+            // Present pages are not read again.
             let known = self.ahead.insert(page, now + BUDGET);
             self.read += usize::from(known.is_none_or(|until| now > until));
         }

@@ -100,7 +100,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
-/// What is measured: nanoseconds, and what the slots came to.
+/// The measurement: nanoseconds, and the counts of the slots.
 type Case = (&'static str, fn(VmaReuse, u32) -> (f64, VmaSlots));
 
 const CASES: [Case; 4] = [

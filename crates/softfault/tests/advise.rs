@@ -125,7 +125,7 @@ fn it_lists_the_mappings() {
     assert!(engine.stats().swap.unwrap().slots_used >= 64);
     map.advise_range(Advice::PopulateWrite, 0, MIB / 4).unwrap();
     assert_eq!(engine.stats().swap.unwrap().slots_used, 64);
-    // SAFETY: nobody relies on what was there.
+    // SAFETY: no code relies on the old bytes.
     unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) }.unwrap();
     assert_eq!(map.resident_bytes(), 0);
     assert_eq!(engine.stats().swap.unwrap().slots_used, 0);
@@ -202,7 +202,7 @@ fn advice_about_a_shared_file() {
     map.advise_range(Advice::PageOut, 0, MIB / 2).unwrap();
     assert_eq!(map.residency(..).unwrap().mapped, 128);
     std::os::unix::fs::FileExt::write_all_at(&file, b"changed", 0).unwrap();
-    // SAFETY: the file has what it has.
+    // SAFETY: no code relies on the bytes.
     unsafe {
         map.unchecked_advise(UncheckedAdvice::DontNeed).unwrap();
         let error = map.unchecked_advise(UncheckedAdvice::Free).unwrap_err();

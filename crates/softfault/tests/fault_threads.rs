@@ -302,7 +302,7 @@ extern "C" fn cure(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
 fn errors_become_sigbus() {
     let test = "errors_become_sigbus";
     let touch = |map: &Mmap| {
-        // SAFETY: a byte of the map; what comes of it is the test's.
+        // SAFETY: a byte of the map; the result is the test's.
         unsafe { map.as_ptr().add(5 * PAGE_SIZE + 7).read_volatile() };
     };
     let Some(scenario) = child::scenario() else {

@@ -21,7 +21,7 @@ const PAGES: usize = 3 * MEMORY / PAGE;
 fn engine() -> (Engine, Arc<Failing>) {
     let device = Failing::new(4 * PAGES);
     let builder = Engine::builder().memory(MEMORY).faults(Faults::Threads);
-    // SAFETY: it answers what was written, or an error.
+    // SAFETY: it returns the written bytes, or an error.
     let builder = unsafe { builder.swap_device(device.clone()) };
     (builder.build().unwrap(), device)
 }
@@ -221,7 +221,7 @@ fn a_child_of_fork_has_the_parts_too() {
                     unsafe { place(start, page).read_volatile() == word(page, 0) }
                 };
                 let right = (0..PAGES).all(is_right);
-                // SAFETY: ends the child without running what is the parent's.
+                // SAFETY: ends the child without the parent's exit handlers.
                 unsafe { libc::_exit(if right { 0 } else { 1 }) };
             }
             child => {

@@ -69,7 +69,7 @@ fn foreign_page() -> *const u8 {
 }
 
 fn touch(page: *const u8) {
-    // SAFETY: mapped; what comes of it is the test's.
+    // SAFETY: mapped; the result is the test's.
     unsafe { page.read_volatile() };
 }
 

@@ -167,7 +167,7 @@ fn an_ordinary_user_has_it_too() {
     each(4, |backing| {
         let status = forked(|| {
             const NOBODY: u32 = 65534;
-            // SAFETY: changes who this process is, if it may; otherwise it is an ordinary user's.
+            // SAFETY: changes the user of this process, if it may; otherwise it is an ordinary user's.
             unsafe {
                 libc::setgroups(0, core::ptr::null());
                 libc::setgid(NOBODY);

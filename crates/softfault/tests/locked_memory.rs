@@ -31,7 +31,7 @@ fn mlockall(flags: i32) -> bool {
     done
 }
 
-/// What names a limit, which is signed with musl.
+/// The type of a limit's name, which is signed with musl.
 #[cfg(target_env = "musl")]
 type Resource = libc::c_int;
 #[cfg(not(target_env = "musl"))]
@@ -117,7 +117,7 @@ fn cold_pages_are_read_where_new_mappings_are_locked() {
         "ordinary" => {
             limit(libc::RLIMIT_MEMLOCK, 7 << 20);
             if is_root() {
-                // SAFETY: changes who this process is.
+                // SAFETY: changes the user of this process.
                 assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
             }
             assert!(mlockall(libc::MCL_FUTURE));
@@ -140,7 +140,7 @@ fn a_process_that_may_lock_nothing_more_is_told_so() {
     let engine = engine();
     let file = made_file("none", 16 << 20);
     if is_root() {
-        // SAFETY: changes who this process is.
+        // SAFETY: changes the user of this process.
         assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
     }
     // Enough for a heap to go on, and then nothing.

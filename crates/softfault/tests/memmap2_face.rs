@@ -186,7 +186,7 @@ macro_rules! face {
                     "{:?}",
                     shared.lock().is_ok() && shared.unlock().is_ok()
                 ));
-                // SAFETY: the file has what it has.
+                // SAFETY: no code relies on the bytes.
                 let again = unsafe { shared.unchecked_advise(UncheckedAdvice::DontNeed) };
                 saw.push(format!("{:?} {}", again.is_ok(), sum(&shared)));
                 saw

@@ -27,7 +27,7 @@ fn engine(reads: Reads) -> Engine {
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: what is written is looked for.
+    // SAFETY: written bytes are looked for.
     unsafe { engine.map(file) }.expect("mapped")
 }
 

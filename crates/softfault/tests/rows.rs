@@ -221,7 +221,7 @@ fn a_pipe_has_moved_pages_that_were_evicted() {
     check(&map, 0..FILE / PAGE);
     check(&map, 0..FILE / PAGE / 2);
     let mut bytes = vec![0_u8; 4 * PAGE];
-    // SAFETY: room for what is read.
+    // SAFETY: room for the bytes.
     unsafe {
         assert_eq!(
             libc::read(ends[0], bytes.as_mut_ptr().cast(), 4 * PAGE),

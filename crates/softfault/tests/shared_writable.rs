@@ -50,7 +50,7 @@ fn engine() -> Engine {
 }
 
 fn read(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: what is written is looked for.
+    // SAFETY: written bytes are looked for.
     unsafe { engine.map(file) }.unwrap()
 }
 

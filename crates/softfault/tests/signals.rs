@@ -375,7 +375,7 @@ fn a_handler_may_touch_maps_at_any_interruption() {
 static SEEN: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
 extern "C" fn previous(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: what the kernel hands to a handler.
+    // SAFETY: the kernel's arguments of a handler.
     unsafe {
         SEEN[0].store(signal as usize, SeqCst);
         SEEN[1].store((*info).si_code as usize, SeqCst);

@@ -58,7 +58,7 @@ impl Scene {
             .by_kernel(false)
             .memory(MEMORY)
             .most_memory(MEMORY);
-        // SAFETY: it answers what was written, or an error.
+        // SAFETY: it returns the written bytes, or an error.
         let builder = unsafe { builder.swap_device(device.clone()) };
         let engine = match soft {
             true => Either::Soft(builder.build_soft().unwrap()),

@@ -88,7 +88,7 @@ mod handler {
     pub static CODE: AtomicUsize = AtomicUsize::new(0);
 
     extern "C" fn jump(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        // SAFETY: what the kernel hands to a handler; the scenario has put
+        // SAFETY: the kernel's arguments of a handler; the scenario has put
         // where to go on into r15.
         unsafe {
             ADDR.store((*info).si_addr() as usize, SeqCst);

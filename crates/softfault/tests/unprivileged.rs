@@ -63,7 +63,7 @@ fn as_nobody(test: &str, scenario: &str, file: &File) {
 
 /// Gives up being root for good, in this process.
 fn become_nobody() {
-    // SAFETY: changes who this process is.
+    // SAFETY: changes the user of this process.
     unsafe {
         assert_eq!(libc::setgroups(0, core::ptr::null()), 0);
         assert_eq!(libc::setgid(NOBODY), 0);

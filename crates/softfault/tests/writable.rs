@@ -49,7 +49,7 @@ fn all_maps_of_the_engine_see_it_at_once() {
     let seen = read(&engine, &file);
     let mut part = MmapOptions::new();
     part.offset(5 * PAGE as u64 + 100).len(3 * PAGE);
-    // SAFETY: what is written is looked for.
+    // SAFETY: written bytes are looked for.
     let mut part = unsafe { part.map_mut_with(&engine, &file) }.unwrap();
     assert!(seen.is_managed());
     map[5 * PAGE + 101] = 1;
@@ -119,7 +119,7 @@ fn maps_that_the_engine_cannot_serve_are_the_kernels() {
     // Somebody has a window of it that is only read.
     let seen = read(&engine, &file);
     assert_ne!(byte(&seen, 0), 5);
-    // SAFETY: what is written is looked for.
+    // SAFETY: written bytes are looked for.
     let mut map = unsafe { engine.map_mut(&file) }.unwrap();
     assert!(!map.is_managed());
     map[0] = 5;
@@ -376,7 +376,7 @@ fn a_file_that_others_make_longer_is_reached_by_its_maps() {
     let engine = engine(16 << 20);
     let file = scratch.open();
     let mut all = MmapOptions::new();
-    // SAFETY: what is written is looked for.
+    // SAFETY: written bytes are looked for.
     let mut map = unsafe { all.len(ROOM).map_mut_with(&engine, &file) }.unwrap();
     assert!(map.is_managed());
     map[10 * PAGE + 4] = 1;

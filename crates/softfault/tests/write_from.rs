@@ -20,7 +20,7 @@ fn both() -> [(bool, Engine); 2] {
 }
 
 fn map(engine: &Engine, file: &File) -> MmapMut {
-    // SAFETY: what is written is looked for.
+    // SAFETY: written bytes are looked for.
     unsafe { engine.map_mut(file) }.unwrap()
 }
 
@@ -276,7 +276,7 @@ fn a_map_that_has_no_room_is_made_anew_if_it_is_the_only_one() {
     // From a part of the file on.
     let mut part = MmapOptions::new();
     part.offset(2 * PAGE as u64).len(PAGE);
-    // SAFETY: what is written is looked for.
+    // SAFETY: written bytes are looked for.
     let mut part = unsafe { part.map_mut_with(&engine, &file) }.unwrap();
     part.set_len(&file, 2 * PAGE).unwrap();
     part[2 * PAGE - 1] = 7;

@@ -238,7 +238,7 @@ fn a_fork_is_a_snapshot_and_so_is_its_fork() {
         "paid for at once"
     );
     assert_eq!(child.map_count(), rig.space.map_count());
-    // Each writes what the other must not see.
+    // Each writes bytes that the other must not see.
     for page in (0..pages).step_by(4) {
         rig.write(addr(page), &[2]).unwrap();
         write_in(&rig, &child, addr(page) + 1, 3).unwrap();
@@ -367,7 +367,7 @@ fn where_nothing_can_be_evicted_a_touch_ends() {
         budget.charged() <= budget.limit() && (FLOOR..FLOOR + 6).contains(&budget.free()),
         "{budget:?}"
     );
-    // What there is stays, and what is given back is had again.
+    // Present pages stay, and pages that are given back can be had again.
     assert_eq!(rig.touch(addr(touched / 2)), Ok(1));
     rig.unmap(range(0..100));
     assert_eq!(rig.write(addr(touched), &[1]), Ok(()));
@@ -391,7 +391,7 @@ fn files_make_room_and_keep_a_floor() {
     }
     assert!(touched > 500, "{touched}");
     assert!(rig.node.stats.evicted.get() > 500);
-    // What private memory leaves is enough for all pages of the file, one after another.
+    // The rest beside private memory is enough for all pages of the file, one after another.
     for _ in 0..2 {
         for page in file.clone().step_by(PAGE_SIZE) {
             assert!(rig.touch(page).is_ok());

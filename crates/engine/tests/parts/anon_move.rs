@@ -45,7 +45,7 @@ fn slots(rig: &Rig) -> u32 {
     rig.node.swap.as_ref().unwrap().slots.used()
 }
 
-/// Pages of every kind: what each of them is to be, and its byte.
+/// Pages of every kind: the expected state of each, and its byte.
 fn fill(rig: &Rig, anon: &Anonymous) -> Vec<u8> {
     let byte = |page: usize| match page % 7 {
         // Zeros without memory, and nothing at all.
@@ -100,7 +100,7 @@ fn unlock_all(rig: &Rig, anon: &Anonymous) {
     fault::unlock(&rig.space, at(anon, 0..PAGES));
 }
 
-/// Moves what `from` shows up to an address.
+/// Moves the mapping of `from` up to an address.
 fn move_to(
     space: &AddressSpace,
     (from, end): (&Arc<Anonymous>, usize),

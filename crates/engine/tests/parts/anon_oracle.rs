@@ -26,17 +26,17 @@ use std::sync::{Arc, Mutex};
 /// Address of the arena in every space.
 const ARENA: usize = 0x7000_0000_0000 + 5 * PAGE_SIZE;
 
-/// Pages of a budget that is smaller than what is mapped; more than half of it is
+/// Pages of a budget that is smaller than the mapped memory; more than half of it is
 /// somebody else's.
 const BUDGET: u64 = 2048;
-/// What swap that fails says.
+/// The error of failing swap.
 const EIO: i32 = 5;
 
 fn addresses(pages: &Range<usize>) -> Range<usize> {
     ARENA + pages.start * PAGE_SIZE..ARENA + pages.end * PAGE_SIZE
 }
 
-/// What a run has.
+/// The state of a run.
 #[derive(Debug, Clone, Default)]
 struct Setting {
     policies: Policies,
@@ -58,7 +58,7 @@ struct SoftWorld {
     /// Pages of the budget that somebody else has.
     taken: u64,
     spaces: BTreeMap<usize, AddressSpace>,
-    /// What nobody uses at the moment. Kept from one operation to the next:
+    /// Things that are not in use at the moment. Kept from one operation to the next:
     /// they remember where pages were.
     cores: Mutex<Vec<Core>>,
 }
@@ -251,7 +251,7 @@ impl AnonWorld for SoftWorld {
 
     fn check_all(&self) {
         if self.swap.is_some() {
-            // Whatever was charged, somebody has.
+            // Every charge has an owner.
             let node = &self.rig.node;
             let charged = node.budget.charged() - self.taken;
             assert_eq!(charged, node.charged_pages(), "pages that are charged");
@@ -290,7 +290,7 @@ fn run(setting: Setting, ops: &[Op]) {
     }));
     match played {
         Ok(()) => ManuallyDrop::into_inner(world).finish(),
-        // What is half done cannot be dropped.
+        // Half-done work cannot be dropped.
         Err(panic) => resume_unwind(panic),
     }
 }

@@ -1,8 +1,8 @@
 //! Faults on anonymous memory against the verbs, with real threads.
 //!
-//! Threads write words that say when they were written; whoever reads one can
-//! tell whether it may be there. How often the races are met differs from run
-//! to run, what is right does not.
+//! Threads write words with the time of their writing; so a reader of one knows
+//! whether it may be there. How often the races are met differs from run
+//! to run, the expected bytes do not.
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
@@ -242,7 +242,7 @@ fn a_fork_shows_one_moment_of_many_writers_and_stays_as_it_is_with(rig: Rig) {
             }
             children.push((child, seen));
             if round % 3 == 2 {
-                // The oldest, or another, is still what it was, and goes.
+                // The oldest, or another, has not changed, and goes.
                 let place = round % children.len();
                 let (child, seen) = children.swap_remove(place);
                 for (writer, seen) in seen.iter().enumerate() {

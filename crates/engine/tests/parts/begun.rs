@@ -79,7 +79,7 @@ fn many_are_begun_and_arrive_in_another_thread_in_any_order() {
     rig.finish();
 }
 
-/// A thread that serves others must not be kept by a writer, who may wait for what it has begun.
+/// A thread that serves others must not wait for a writer, which may wait for a read that the thread has begun.
 #[test]
 fn a_lock_is_waited_for_by_a_thread() {
     let rig = Rig::new(PAGES);
@@ -186,7 +186,7 @@ fn room_is_made_without_a_wait() {
     rig.finish();
 }
 
-/// What a policy keeps over a wait belongs to a thread.
+/// Locks that a policy keeps over a wait belong to a thread.
 #[test]
 fn policies_that_keep_something_over_a_read_have_a_thread_wait() {
     for policies in ["retry=mmap-lock", "retry=held", "retry=vma-lock+pin=no"] {

@@ -21,7 +21,7 @@ fn threads_together_get_all_of_it_and_no_more() {
         })
     });
     let mut charged: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();
-    // What is too little for the great ones.
+    // Too little for the great ones.
     while budget.try_charge(1, 0) {
         charged += 1;
     }

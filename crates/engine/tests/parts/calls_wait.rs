@@ -1,5 +1,5 @@
-//! Page tables whose pages no system call may read, since it would wait for one that the program has thrown away: what is
-//! written is copied before, and what is gone is left out.
+//! Page tables whose pages no system call may read, since it would wait for one that the program has thrown away: pages
+//! are copied before they are written, and missing pages are left out.
 
 use crate::over_soft::handed_on;
 use crate::writable::{bytes, finish};

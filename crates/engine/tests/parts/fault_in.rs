@@ -19,7 +19,7 @@ use std::thread;
 const PAGES: u64 = 2048;
 const FILE: usize = 4096;
 
-/// Brings ranges of pages behind `start` in; what became of those that did not come.
+/// Brings ranges of pages behind `start` in; returns the errors of those that did not come.
 fn bring_in(rig: &Rig, start: usize, ranges: &[Range<usize>]) -> BTreeMap<usize, FaultInError> {
     let mut many = many(start, ranges);
     assert!(many.run(&rig.space, &NeverInterrupted));

@@ -135,7 +135,7 @@ fn holes_cost_no_read_and_no_frame() {
     }
     assert_eq!(store.reads(), []);
     assert_eq!(rig.node.stats.bytes_read.get(), 0);
-    // Six page tables and what comes with the window's own.
+    // Six page tables and the window's own pages.
     let cost = rig.node.budget.charged() - before;
     assert!(cost <= 6 + 3, "{cost} pages for holes");
     assert_eq!(

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::thread;
 
 const CHUNKS: usize = 4;
-/// What a chunk is charged: its pages and their table.
+/// The charge of a chunk: its pages and their table.
 const CHARGE: u64 = CHUNK_PAGES as u64 + 1;
 
 #[derive(Debug, Clone)]

@@ -1,5 +1,5 @@
-//! Private memory that is frozen while the process forks: who waits for the thaw, and
-//! who must not.
+//! Private memory that is frozen while the process forks: which threads wait for the thaw, and
+//! which must not.
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
@@ -54,7 +54,7 @@ fn mmap_lock_reads(rig: &Rig) -> u64 {
     }
 }
 
-/// In one thread: whatever waited for the thaw would wait for ever.
+/// In one thread: a wait for the thaw would last for ever.
 #[test]
 fn faults_and_verbs_on_files_meet_no_lock_of_a_freeze() {
     for rig in rigs() {
@@ -79,7 +79,7 @@ fn faults_and_verbs_on_files_meet_no_lock_of_a_freeze() {
         rig.unmap(other);
         rig.protect(file.start..file.start + PAGE_SIZE, Protection::None);
         rig.unmap(file);
-        // What is frozen is told to the child.
+        // The frozen ranges are told to the child.
         let mut known = Vec::new();
         frozen.for_each(|range, attributes| known.push((range, attributes.protection)));
         assert_eq!(known, [(memory.clone(), Protection::ReadWrite)]);

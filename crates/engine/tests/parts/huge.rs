@@ -1,5 +1,5 @@
-//! Huge pages over soft page tables, verb by verb: what is shared, what is promised, and
-//! what others see.
+//! Huge pages over soft page tables, verb by verb: sharing, promises, and
+//! the view of others.
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop};
@@ -123,11 +123,11 @@ fn all_spaces_see_a_write_and_one_leaf_is_enough() {
         one.exit(|_, _| {});
         assert_eq!(file.sharers(0), 1);
         assert_eq!(world.read(&other, 77), Ok(77));
-        // Nor does it fault again: who goes takes nothing out of the others' leaf.
+        // Nor does it fault again: an unmap takes nothing out of the others' leaf.
         assert_eq!(world.pool.stats().faults, faults + 1);
         other.exit(|_, _| {});
         assert_eq!(file.sharers(0), 0);
-        // Its leaf stays with the file: who comes next faults once.
+        // Its leaf stays with the file: the next mapping faults once.
         let (third, faults) = (world.space(), world.pool.stats().faults);
         map(&third, &file, 0..LEAF);
         for index in 0..LEAF {
@@ -135,7 +135,7 @@ fn all_spaces_see_a_write_and_one_leaf_is_enough() {
         }
         assert_eq!(world.pool.stats().faults, faults + 1);
         third.exit(|_, _| {});
-        // What is punched is in no leaf any more, although nobody maps it.
+        // Punched pages are in no leaf any more, although no mapping is left.
         file.punch(3..5).unwrap();
         assert_eq!(world.pool.counts().free, 2);
         drop(file);
@@ -205,7 +205,7 @@ fn reserved_pages_are_there_and_others_are_refused_at_once() {
         let second = world.file(3);
         let refused = HugeMapping::new(&second, 0..3, Reserve::Yes).err();
         assert_eq!(refused, Some(HugeError::Pool { wanted: 3, free: 2 }));
-        // A mapping with no promise takes what is left, and then none.
+        // A mapping with no promise takes the rest, and then none.
         let greedy = HugeMapping::new(&second, 0..3, Reserve::No).unwrap();
         let other = world.space();
         other
@@ -221,7 +221,7 @@ fn reserved_pages_are_there_and_others_are_refused_at_once() {
             world.write(&space, index, 2).unwrap();
         }
         assert_eq!(world.pool.counts().free, 0);
-        // A hole in what is promised stays promised.
+        // A hole in promised pages stays promised.
         file.punch(3..5).unwrap();
         assert_eq!(
             (world.pool.counts().free, world.pool.counts().reserved),
@@ -306,7 +306,7 @@ fn as_linux_each_page_is_a_fault_with_its_mutex_and_the_last_mapping_frees_the_l
     }
 }
 
-/// Mapping and unmapping take it for writing, whatever the policy.
+/// Mapping and unmapping take it for writing, under every policy.
 #[test]
 fn which_faults_take_i_mmap_for_reading() {
     for (sync, first, again) in [
@@ -322,7 +322,7 @@ fn which_faults_take_i_mmap_for_reading() {
             let reads = || file.i_mmap_waits()[0].count;
             world.write(&space, 0, 1).unwrap();
             assert_eq!(reads(), first, "{policies:?}");
-            // Beyond what the first fault has mapped around its page.
+            // Beyond the pages that the first fault has mapped around its page.
             world.write(&space, 100, 1).unwrap();
             assert_eq!(reads(), first + again, "{policies:?}");
             // A part of a span is nobody else's.

@@ -1,4 +1,4 @@
-//! What a thousand spaces that map one file of 250 GiB pay for page tables.
+//! The page tables of a thousand spaces that map one file of 250 GiB.
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, FaultFlags, NeverInterrupted, Outcome};

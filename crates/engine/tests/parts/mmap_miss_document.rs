@@ -13,7 +13,7 @@ use std::ops::Range;
 const GIB: u64 = (1 << 30) / 4096;
 /// `read_ahead_kb` 8192.
 const RA_PAGES: u32 = 2048;
-/// What a guest of 8 GiB has for its page cache, about.
+/// The page cache of a guest of 8 GiB, about.
 const CACHE: u64 = 29 * GIB / 4;
 
 const ABSENT: u8 = 0;
@@ -131,7 +131,7 @@ fn stride(stride: u64) -> impl Fn(u64, u64) -> u64 {
     move |touch, file_pages| touch * stride % file_pages
 }
 
-/// Asserts that what is read differs from the document's by so much at most.
+/// Asserts that the bytes read differ from the document's by so much at most.
 fn check(what: &str, read: f64, document: f64, percent: f64) {
     println!("{what}: {read:.3} GiB, {document} in the document");
     let difference = (read - document).abs() / document * 100.0;

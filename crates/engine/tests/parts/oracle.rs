@@ -244,7 +244,7 @@ fn run(setting: Setting, queue: usize, policies: Policies, ops: &[Op]) {
         play(&mut Model::new(setting), &mut [&mut world], ops);
     }));
     if let Err(panic) = played {
-        // What is half done cannot be dropped.
+        // Half-done work cannot be dropped.
         std::mem::forget(world);
         resume_unwind(panic);
     }

@@ -228,7 +228,7 @@ fn most(name: &str) -> Most {
 fn cost(order: &[u64]) -> (f64, f64, f64) {
     let mut model = Model::new(FILE).memory(FILE / 4);
     for &page in order {
-        // As the engine has it under such a budget: half of what is left is for others.
+        // As the engine has it under such a budget: half of the rest is for others.
         let outstanding = model.policy.outstanding();
         let most = |pages: u32| outstanding + pages.saturating_sub(outstanding) / 2;
         model.limits.max_ahead = most(12288);

@@ -1,4 +1,4 @@
-//! Read-ahead over a node: what it plans finds room, and what finds none is planned again.
+//! Read-ahead over a node: its plans find room, and pages that find none are planned again.
 
 use crate::files::pages;
 use crate::readahead_model::Rng;
@@ -20,7 +20,7 @@ fn shuffled(pages: Range<u64>, group: usize, readers: usize) -> Vec<u64> {
     (0..part).flat_map(turn).collect()
 }
 
-/// What it took to read a file in an order.
+/// The cost of reading a file in an order.
 struct Cost {
     /// Touches that waited for a read of their own.
     misses: u64,

@@ -87,7 +87,7 @@ fn many_threads_over_a_small_budget_all_make_progress() {
 }
 
 /// All the frames are in the hands of readers: the others wait for one, and do
-/// not evict what is mapped over and over again.
+/// not evict mapped pages over and over again.
 #[test]
 fn a_lack_of_frames_does_not_empty_the_budget() {
     const THREADS: usize = 60;
@@ -98,7 +98,7 @@ fn a_lack_of_frames_does_not_empty_the_budget() {
     rig.space
         .madvise(range.clone(), Advice::Sequential)
         .unwrap();
-    // Half of what can be mapped.
+    // Half of the mappable pages.
     for page in 0..400 {
         check(&rig, &store, range.start, page);
     }
@@ -269,7 +269,7 @@ fn set_memory_of_several_threads_adds_up() {
             });
         }
     });
-    // Before the end, so that `finish` may say what the limit was.
+    // Before the end, so that `finish` may see the old limit.
     rig.set_memory(4 * LEAST);
     rig.finish();
 }
@@ -487,7 +487,7 @@ fn no_folio_is_lost_between_mapping_and_reclaim() {
     rig.finish();
 }
 
-/// Who came first has all of the parent's memory and sits still.
+/// The first member has all of the parent's memory and sits still.
 #[test]
 fn a_node_gets_memory_that_an_idle_relative_has() {
     let parent = Budget::new(3 * LEAST);

@@ -286,7 +286,7 @@ impl Store for Refuses {
     }
 }
 
-/// What was never read was not lost: the waiter reads it, and no miss counts.
+/// A folio that was never read was not lost: the waiter reads it, and no miss counts.
 #[test]
 fn a_read_that_the_store_refused_is_no_miss() {
     // A fault that holds its VMA drops nothing that could be waited for here.

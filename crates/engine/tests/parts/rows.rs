@@ -1,6 +1,6 @@
 //! Rows: memory that was read ahead goes to the window as it is, 2 MiB at a time, and goes from there as a whole, or split. Every
-//! test ends with the assertion that the budget was never exceeded and that nothing is charged any more. What was moved is
-//! overwritten where it was, so whoever reads it there is found out.
+//! test ends with the assertion that the budget was never exceeded and that nothing is charged any more. Moved memory is
+//! overwritten in its old place, so a reader there is found out.
 
 use crate::files::pages;
 use softfault_engine::PAGE_SIZE;
@@ -92,7 +92,7 @@ fn by_default_nothing_is_moved() {
     rig.finish();
 }
 
-/// What cannot be moved is copied; what was lost on the way is read again.
+/// A row that cannot be moved is copied; pages that were lost on the way are read again.
 #[test]
 fn moves_that_fail_show_the_same_bytes() {
     for moved in [Moved::NotNow, Moved::Never, Moved::Lost] {

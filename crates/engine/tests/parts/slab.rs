@@ -43,7 +43,7 @@ fn a_freed_slot_is_reused_and_keeps_its_content() {
     let before: *const Slot = slab.get(index);
     slab.get(index).owner.store(7, Relaxed);
     slab.free(index);
-    // Still there for whoever looks.
+    // Still there for readers.
     assert_eq!(slab.get(index).owner.load(Relaxed), 7);
     assert_eq!(slab.alloc(), Some(index));
     assert_eq!(slab.get(index) as *const Slot, before);

@@ -1,4 +1,4 @@
-//! The soft page tables by themselves: what tables cost and when they go,
+//! The soft page tables by themselves: the cost of tables and the end of their lives,
 //! frames, addresses of windows; and accesses that stop half-way.
 
 use softfault_engine::anon::Anonymous;
@@ -221,7 +221,7 @@ fn a_thread_takes_blocks_that_another_freed() {
             });
         });
     }
-    // What shards keep, and what they took fresh and have not used.
+    // Frames that shards keep, and fresh ones that they took and have not used.
     let slack = SHARDS * 3 * 32;
     assert!(frames.used() <= PAGES + slack, "{}", frames.used());
 }
@@ -248,7 +248,7 @@ fn forks_share_frames_until_they_are_written_to() {
         .unwrap();
     let refused = mmu.make_writable(&child, child.addr + 20 * PAGE_SIZE);
     assert_eq!(refused, Err(MmuError::NoMemory));
-    // What only one side has is not copied.
+    // Pages that only one side has are not copied.
     for page in 0..9 {
         mmu.make_writable(&parent, parent.addr + page * PAGE_SIZE)
             .unwrap();
@@ -302,7 +302,7 @@ fn read_only_pages_become_writable() {
         [Some(1), Some(1), Some(0), None]
     );
     assert_ne!(bytes(&mmu, &window, at(2)), bytes(&mmu, &window, at(1)));
-    // Shared, and protected besides: a copy, for whoever writes first.
+    // Shared, and protected besides: a copy, for the first writer.
     let child = reserve(&mmu, TABLE_SPAN);
     mmu.fork(&window, window.range(), &child).unwrap();
     mmu.protect(&[window.range(), child.range()]);

@@ -23,12 +23,12 @@ const PRESENT: u32 = 2;
 struct Counters {
     tables: Tables<ENTRIES>,
     words: [AtomicU32; PAGES],
-    /// The bytes of what is out. Under the page's lock.
+    /// The bytes of pages that are out. Under the page's lock.
     saved: [UnsafeCell<[u8; PAGE_SIZE]>; PAGES],
     made_writable: AtomicU32,
 }
 
-// SAFETY: what is saved is used under locks.
+// SAFETY: saved bytes are used under locks.
 unsafe impl Sync for Counters {}
 
 struct Core {
@@ -144,7 +144,7 @@ fn no_write_is_lost_to_an_eviction() {
             while !stop.load(Ordering::Relaxed) {
                 for (page, wrote) in wrote.iter_mut().enumerate() {
                     for _ in 0..8 {
-                        // By what is there: what is lost stays lost.
+                        // By the bytes that are there: a lost write stays lost.
                         let now = counters.load(&mut core, counter(page, writer)) + 1;
                         let addr = counter(page, writer);
                         counters.access(&mut core, addr, &mut now.to_ne_bytes(), true);

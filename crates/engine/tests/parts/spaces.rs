@@ -157,7 +157,7 @@ fn no_write_is_lost() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// One thread: what may be seen is then exactly what is so.
+    /// One thread: the possible bytes are then exactly the true ones.
     #[test]
     fn one_thread_sees_exactly_the_truth(
         seed in any::<u64>(),

@@ -28,7 +28,7 @@ const POLICIES: [&str; 7] = [
     "retry=held",
 ];
 
-/// All that Linux has, those that it keeps to itself (ERESTARTSYS and on), and what is no errno.
+/// All that Linux has, those that it keeps to itself (ERESTARTSYS and on), and numbers that are no errno.
 fn answers() -> Vec<StoreError> {
     let errnos = (0..134)
         .chain(512..532)
@@ -37,7 +37,7 @@ fn answers() -> Vec<StoreError> {
     all.chain([StoreError::Short]).collect()
 }
 
-/// How the engine says it: an errno is handed on, and what is none is an error still.
+/// The engine's error: an errno is handed on, and another number is an error still.
 fn told(error: StoreError) -> FaultError {
     match error {
         StoreError::Io(errno) => FaultError::Io(errno.max(0)),
@@ -123,7 +123,7 @@ impl Store for Answers {
         taken
     }
 
-    /// Whatever was submitted fails.
+    /// All submitted reads fail.
     fn reap(&self, _cookie: u64, complete: &dyn Complete, _timeout_ns: u64) -> Reap {
         let in_flight = core::mem::take(&mut *self.in_flight.lock().unwrap());
         let (_, error) = *self.what.lock().unwrap();
@@ -156,7 +156,7 @@ fn for_answers(store: &Answers, verbs: &[Fails], mut touch: impl FnMut(FaultErro
             store.set(verb, error);
             let told = match verb {
                 Fails::Reads => told(error),
-                // What is asked in the fault itself is handed on as it is.
+                // An error of a read in the fault itself is handed on as it is.
                 _ => error.into(),
             };
             touch(told);

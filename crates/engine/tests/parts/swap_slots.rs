@@ -1,4 +1,4 @@
-//! Swap slots against a map of who has them.
+//! Swap slots against a map of their owners.
 
 use proptest::prelude::*;
 use softfault_engine::budget::Budget;
@@ -43,7 +43,7 @@ fn any_op_or_fork() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What should be.
+/// The expected state.
 struct Model {
     range: Range<u32>,
     cluster: u32,
@@ -162,7 +162,7 @@ fn apply(slots: &Slots, model: &mut Model, op: Op) {
     assert_eq!(slots.used(), model.used());
 }
 
-/// Gives out what is free, looks that it is all, and gives everything back.
+/// Gives out all free slots, checks their number, and gives everything back.
 fn end(slots: &Slots, model: &mut Model) {
     while let Some(run) = slots.alloc(u32::MAX) {
         model.enter(run);
@@ -318,7 +318,7 @@ fn the_table_is_charged_by_the_page_and_paid_back() {
     assert_eq!((budget.charged(), slots.used()), (2, WORDS));
     assert!(slots.alloc(1).is_none() && !slots.prepare());
     assert_eq!((budget.charged(), slots.used()), (2, WORDS));
-    // What was paid for can be had again.
+    // Charged pages can be had again.
     assert!(slots.put(5) && slots.put(6));
     assert_eq!(slots.alloc(9), Some(5..7));
     // Paid in advance, and not twice.
@@ -403,7 +403,7 @@ fn random(seed: u64) -> impl FnMut() -> usize {
     }
 }
 
-/// A device, and who has each slot: 0 if nobody.
+/// A device, and the owner of each slot: 0 if there is none.
 struct Owned {
     slots: Slots,
     owner: Vec<AtomicU32>,

@@ -78,7 +78,7 @@ fn attached(lock: &MmapLock) -> Vma {
     vma
 }
 
-/// The readers of an attached VMA, and what the count is with them.
+/// The readers of an attached VMA, and the count with them.
 #[track_caller]
 fn assert_readers(vma: &Vma, kind: VmaLockKind, readers: u32) {
     assert_eq!(vma.readers(), readers);
@@ -426,7 +426,7 @@ fn reuse(kind: VmaLockKind) {
         let world = Arc::clone(&world);
         threads.push(spawn(move || {
             let mut page = number;
-            // By turns in all spaces: what a processor frees it takes again.
+            // By turns in all spaces: a processor takes its freed slots again.
             for round in number.. {
                 if world.stop.load(Relaxed) != 0 {
                     break;

@@ -1,5 +1,5 @@
 //! The bias of a VMA lock on the real machine: who is seen where, and that it
-//! comes and goes. What all kinds of lock have in common is in `vma_lock.rs`.
+//! comes and goes. The common tests of all kinds of lock are in `vma_lock.rs`.
 
 use softfault_engine::mm::find::try_lock_at;
 use softfault_engine::mm::vma_lock::{start_read, start_read_locked};
@@ -55,12 +55,12 @@ fn a_bias_from_its_beginning_to_its_end() {
     let lock = mmap_lock();
     let vma = attached(&lock);
     let visible = || (vma.refcount(), lock.visible_readers(&vma));
-    // Who sets it is in the count, and so are all who are there.
+    // The thread that sets it is in the count, and so are all present readers.
     let first = start_read(&vma, &lock).unwrap();
     first.bias(&lock);
     assert_eq!(visible(), (2, 0));
     drop(first);
-    // Who comes now is seen in a word; under `mmap_lock` it is the count still.
+    // A new reader is seen in a word; under `mmap_lock` it is the count still.
     let reads = [(); 2].map(|()| start_read(&vma, &lock).unwrap());
     assert_eq!(visible(), (1, 2));
     let mmap = lock.try_read().unwrap();

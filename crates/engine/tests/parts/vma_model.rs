@@ -53,7 +53,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What each page shows.
+/// The mapping of each page.
 type Model = Vec<Option<Attributes>>;
 
 fn addresses(pages: &Range<usize>) -> Range<usize> {
@@ -125,7 +125,7 @@ fn apply(space: &AddressSpace, model: &mut Model, op: &Op) {
     }
 }
 
-/// What a locked VMA says of a page.
+/// The page of a locked VMA.
 fn shown(read: &VmaRead<'_>, page: usize) -> Attributes {
     let start = read.vma().start() / PAGE_SIZE - FIRST;
     read.with(|attributes| of_page(attributes, page - start))
@@ -144,7 +144,7 @@ fn compare(space: &AddressSpace, machine: &Machine, model: &Model) {
     for (page, expected) in model.iter().enumerate() {
         let address = (FIRST + page) * PAGE_SIZE + page;
         let read = space.lock_vma(address);
-        // Those who come after it, and the next verb, meet a bias.
+        // Later readers, and the next verb, meet a bias.
         if let Some(read) = &read {
             read.bias(space.mmap_lock());
         }

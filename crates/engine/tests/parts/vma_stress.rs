@@ -1,5 +1,5 @@
 //! Many threads on few slots: mappings come and go in several spaces of one
-//! machine, while faults lock whatever they find without `mmap_lock`.
+//! machine, while faults lock any VMA that they find, without `mmap_lock`.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn attributes(space: &AddressSpace, number: usize) -> Attributes {
     }
 }
 
-/// What must hold of a VMA for as long as it is locked.
+/// The invariant of a VMA for as long as it is locked.
 fn verify(space: &AddressSpace, read: &VmaRead<'_>, address: usize) {
     let vma = read.vma();
     assert_eq!(vma.space(), space.id());
@@ -73,8 +73,8 @@ fn lock_vma_slowly(space: &AddressSpace, address: usize) -> Option<VmaRead<'_>> 
     try_lock_at(vma, space.mmap_lock(), address).ok()
 }
 
-/// Faults in progress, by page of each space: what a fault claims while it has
-/// the VMA locked, and what a writer must find at 0 once it has unmapped.
+/// Faults in progress, by page of each space: a fault claims its page while it has
+/// the VMA locked, and a writer must find 0 once it has unmapped.
 struct InProgress(Vec<AtomicUsize>);
 
 impl InProgress {

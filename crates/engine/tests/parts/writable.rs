@@ -120,7 +120,7 @@ fn unwritable_pages_stay_and_are_reported_once() {
     finish(rig, cache);
 }
 
-/// Whoever writes is told so; whoever reads goes on.
+/// A writer gets the error; readers go on.
 #[test]
 fn a_store_that_takes_nothing_does_not_keep_readers_from_memory() {
     let rig = Rig::new(2048);
@@ -173,7 +173,7 @@ fn pages_cut_off_are_not_written() {
     finish(rig, cache);
 }
 
-/// Only who needs what is on its way there waits for a device that hangs.
+/// Only threads that need a page on its way there wait for a device that hangs.
 #[test]
 fn a_device_that_hangs_is_waited_for_by_threads_that_need_it() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
@@ -192,7 +192,7 @@ fn a_device_that_hangs_is_waited_for_by_threads_that_need_it() {
         assert_eq!(rig.touch(at(50)), Ok(byte_at(0, bytes(50))));
         rig.write(at(40), &[40]).unwrap();
         assert_eq!(cache.dirty_pages(), 2);
-        // A thread that writes to it waits for nobody either: the store gets what it was.
+        // A thread that writes to it does not wait either: the store gets the old bytes.
         rig.write(at(3), &[4]).unwrap();
         assert_eq!((rig.touch(at(3)), cache.dirty_pages()), (Ok(4), 3));
         // It is not written once more before that is over, nor forgotten.
@@ -216,14 +216,14 @@ fn a_device_that_hangs_is_waited_for_by_threads_that_need_it() {
     finish(rig, cache);
 }
 
-/// In the page that a file ends in, what is written past the end is not the file's when it grows.
+/// In the page that a file ends in, bytes that are written past the end are not the file's when it grows.
 #[test]
 fn bytes_written_past_the_end_are_dropped() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     store.set_len(bytes(10) + 500);
     cache.truncate(bytes(10) + 500);
     rig.write(start + 10 * PAGE_SIZE + 499, &[1, 2]).unwrap();
-    // Before the store is longer: what is behind the end then was stored since.
+    // Before the store is longer: bytes behind the end then were stored since.
     cache.truncate(bytes(10) + 500);
     assert_eq!(rig.touch(start + 10 * PAGE_SIZE), Ok(byte_at(0, bytes(10))));
     store.set_len(bytes(64));
@@ -241,7 +241,7 @@ fn each_page_of_a_folio_is_written_for_itself() {
     for page in 0..20 {
         rig.touch(start + page * PAGE_SIZE).unwrap();
     }
-    // In the middle of what was read ahead, and then on both sides.
+    // In the middle of the prefetched pages, and then on both sides.
     for page in [40, 39, 41, 33, 47] {
         rig.write(start + page * PAGE_SIZE, &[page as u8]).unwrap();
     }
@@ -321,7 +321,7 @@ fn pages_overwritten_with_the_same_bytes_are_not_written() {
     finish(rig, cache);
 }
 
-/// What was protected with its whole window is not protected once more when it is written back.
+/// A page that was protected with its whole window is not protected once more when it is written back.
 #[test]
 fn a_window_that_was_protected_is_not_written_to_unseen() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
@@ -396,7 +396,7 @@ fn a_write_back_does_not_lose_its_way() {
     finish(rig, cache);
 }
 
-/// What the device refuses to make durable is an error of every map's next flush.
+/// A refusal of the device to make writes durable is an error of every map's next flush.
 #[test]
 fn a_sync_that_fails_is_told_once() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
@@ -415,7 +415,7 @@ fn a_sync_that_fails_is_told_once() {
     finish(rig, cache);
 }
 
-/// A write to what has no place on the device gets it one, or the device's error; a read needs none.
+/// A write to a place without blocks on the device gets blocks, or the device's error; a read needs none.
 #[test]
 fn a_write_without_room_on_the_device_is_an_error() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
@@ -497,7 +497,7 @@ fn pinned_pages_may_get_their_old_bytes_again() {
     }
 }
 
-/// Write-back by age takes what was dirty at the look before, and no more.
+/// Write-back by age takes pages that were dirty at the look before, and no more.
 #[test]
 fn old_pages_are_written_at_the_second_look() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
@@ -520,7 +520,7 @@ fn old_pages_are_written_at_the_second_look() {
     finish(rig, cache);
 }
 
-/// What goes next is clean when it goes, once somebody has cleaned ahead; nobody else has to write.
+/// The next pages to evict are clean by then, after cleaning ahead; no other thread has to write.
 #[test]
 fn the_next_pages_to_evict_are_cleaned_ahead() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(1024)));

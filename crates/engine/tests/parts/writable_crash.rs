@@ -13,14 +13,14 @@ use std::time::Duration;
 
 const EIO: i32 = 5;
 const PAGES: usize = 1500;
-/// What a device writes at once.
+/// The unit that a device writes at once.
 const SECTOR: usize = 512;
 const SECTORS: usize = PAGE_SIZE / SECTOR;
 
 /// The first word of each sector.
 type Words = [u64; SECTORS];
 
-/// What a device was told, in order.
+/// The requests to a device, in order.
 enum Event {
     Write(usize, Words),
     Sync,
@@ -117,7 +117,7 @@ impl WriteBack for Volatile {
     }
 }
 
-/// Stores, flushes and what beside them evicts; then every cut.
+/// Stores, flushes and evictions beside them; then every cut.
 fn run(seed: u64) {
     let mut random = Random::new(seed);
     let store = Arc::new(Volatile(Mutex::new(Device {
@@ -179,7 +179,7 @@ fn run(seed: u64) {
     Arc::into_inner(rig).unwrap().finish();
 }
 
-/// Whatever of the cache survives a cut: no sector is older than the last flush.
+/// With any part of the cache that survives a cut: no sector is older than the last flush.
 fn check_cuts(log: &[Event], random: &mut Random) {
     let mut durable = vec![[0; SECTORS]; PAGES];
     let mut covered = vec![0; PAGES];

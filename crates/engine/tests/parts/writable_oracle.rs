@@ -20,7 +20,7 @@ enum Step {
         byte: u8,
         bytes: usize,
     },
-    /// Pages, by a call; what it leaves, by stores.
+    /// Pages, by a call; the rest of them, by stores.
     WriteWhole {
         page: u64,
         pages: u64,
@@ -82,7 +82,7 @@ struct World {
     rig: Rig,
     store: Arc<TestStore>,
     cache: Arc<PageCache>,
-    /// What the map has to show.
+    /// The expected bytes of the map.
     model: Vec<u8>,
     fails: std::collections::BTreeSet<u64>,
 }
@@ -160,7 +160,7 @@ impl World {
                 let from = start + bytes(page) as usize;
                 self.cache.invalidate(from..from + bytes(pages) as usize);
             }
-            // A page that cannot be written keeps what was past the end.
+            // A page that cannot be written keeps its bytes past the end.
             Step::Cut { bytes: len } if self.fails.contains(&(len / bytes(1))) => {}
             Step::Cut { bytes: len } => {
                 // As `set_len` has to: what is behind the end in its page is zeros when the file grows.

@@ -119,7 +119,7 @@ impl Process {
             while let Forked::Child = self.serve_as_one(listener) {}
         }));
         let code = if served.is_ok() { 0 } else { 101 };
-        // SAFETY: ends the child without running what belongs to the parent.
+        // SAFETY: ends the child without the parent's exit handlers.
         unsafe { libc::_exit(code) }
     }
 

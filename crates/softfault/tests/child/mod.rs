@@ -62,7 +62,7 @@ pub fn forked(scenario: impl FnOnce() -> i32) -> i32 {
         unsafe { libc::alarm(60) };
         let run = std::panic::AssertUnwindSafe(scenario);
         let code = std::panic::catch_unwind(run).unwrap_or(101);
-        // SAFETY: ends the child without running what belongs to the parent.
+        // SAFETY: ends the child without the parent's exit handlers.
         unsafe { libc::_exit(code) }
     }
     wait(child)

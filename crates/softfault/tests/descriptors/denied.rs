@@ -41,7 +41,7 @@ fn become_nobody() {
         println!("not root: this user is the ordinary one");
         return;
     }
-    // SAFETY: changes who this process is.
+    // SAFETY: changes the user of this process.
     unsafe {
         assert_eq!(libc::setgroups(0, core::ptr::null()), 0);
         assert_eq!(libc::setgid(NOBODY), 0);

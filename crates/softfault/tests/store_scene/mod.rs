@@ -217,7 +217,7 @@ pub fn in_child(child: impl FnOnce() -> i32) -> i32 {
     assert!(pid >= 0);
     if pid == 0 {
         let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
-        // SAFETY: leaves without running what belongs to the parent.
+        // SAFETY: leaves without the parent's exit handlers.
         unsafe { libc::_exit(answer) };
     }
     let mut status = 0;

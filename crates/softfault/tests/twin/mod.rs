@@ -63,7 +63,7 @@ macro_rules! plain {
 
             fn unchecked(&self, advice: UncheckedAdvice, range: Range<usize>) -> bool {
                 let (advice, start, len) = ($unchecked(advice), range.start, range.len());
-                // SAFETY: nobody relies on what was there.
+                // SAFETY: no code relies on the old bytes.
                 unsafe {
                     match self {
                         Self::Mut(map) => map.unchecked_advise_range(advice, start, len),

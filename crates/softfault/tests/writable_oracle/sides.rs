@@ -72,7 +72,7 @@ pub fn builder(policies: Policies) -> Builder {
 }
 
 fn map_all(engine: &Engine, file: &File, most: usize) -> MmapMut {
-    // SAFETY: what is written is looked for.
+    // SAFETY: written bytes are looked for.
     unsafe { MmapOptions::new().len(most).map_mut_with(engine, file) }.unwrap()
 }
 
@@ -283,7 +283,7 @@ impl Sides {
         let count = count.min(64 * PAGE);
         let mut part = MmapOptions::new();
         part.offset(at as u64).len(count);
-        // SAFETY: what is written is looked for.
+        // SAFETY: written bytes are looked for.
         let mut map = unsafe { part.map_mut_with(&self.engine, &self.file) }.unwrap();
         map.lock().unwrap();
         let (source, skip) = (self.source.open(), (which % (SOURCE / 2)) as u64);
@@ -451,7 +451,7 @@ impl Sides {
         let len = len.min(self.most - at);
         let mut part = MmapOptions::new();
         part.offset(at as u64).len(len);
-        // SAFETY: what is written is looked for.
+        // SAFETY: written bytes are looked for.
         let map = unsafe { part.map_mut_with(&self.engine, &self.file) }.unwrap();
         assert!(map.is_managed());
         self.parts.push(Part { at, map });

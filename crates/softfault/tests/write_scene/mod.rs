@@ -51,7 +51,7 @@ pub fn engine(bytes: usize) -> Engine {
 }
 
 pub fn write(engine: &Engine, file: &File) -> MmapMut {
-    // SAFETY: what is written is looked for.
+    // SAFETY: written bytes are looked for.
     let map = unsafe { engine.map_mut(file) }.unwrap();
     assert!(map.is_managed());
     map

@@ -16,7 +16,7 @@ const FIRST: usize = 16;
 /// Pages that a backing goes on behind a `|`.
 const JUMP: u64 = 100;
 
-/// What a small letter has instead of a capital one.
+/// The property of a small letter in place of a capital one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// `mprotect`: small letters are not readable.
@@ -46,7 +46,7 @@ pub fn masked(mask: &str) -> Range<usize> {
     range(from..mask.trim_end().len())
 }
 
-/// What a letter at this place of the row shows.
+/// The mapping of a letter at this place of the row.
 pub fn attributes(letter: char, page: usize, jumps: u64, verb: Verb) -> Attributes {
     let small = letter.is_ascii_lowercase();
     Attributes {
@@ -95,7 +95,7 @@ impl Drawn {
         drawn
     }
 
-    /// Maps what `row` shows, run by run.
+    /// Maps the mappings of `row`, run by run.
     pub fn map(&self, row: &str) {
         let (mut page, mut jumps) = (0, 0);
         let mut rest = row;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use softfault_engine::page::Advice;
 use softfault_engine::readahead::{Cursor, FOLIO, Limits, Mapped, Plan, ReadAhead, Reads, Touch};
 
-/// What the reader of a page met.
+/// The page state that a reader met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Met {
     /// Mapped: no fault.
@@ -226,7 +226,7 @@ impl Model {
         assert_eq!(u64::from(self.policy.outstanding()), self.outstanding);
     }
 
-    /// Reads what is absent in `pages` as folios of its own.
+    /// Reads the absent pages of `pages` as folios of their own.
     fn cache(&mut self, pages: Range<u64>, is_sure: bool) {
         let mut start = pages.start;
         while start < pages.end {

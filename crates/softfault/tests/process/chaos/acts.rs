@@ -52,7 +52,7 @@ acts! {
         let _ = munlock(&range);
     }
     "munlockall" => |_world, _draw| {
-        // SAFETY: unlocks what this process locked.
+        // SAFETY: unlocks this process's locked memory.
         unsafe { libc::munlockall() };
     }
     "mlockall(MCL_FUTURE)" => |world, _draw| {
@@ -159,7 +159,7 @@ acts! {
     }
     "fork, and the child closes all" => |_world, _draw| {
         assert_eq!(forked(|| {
-            // SAFETY: closes what the child does not use.
+            // SAFETY: closes descriptors that the child does not use.
             unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
             0
         }), 0);
@@ -374,7 +374,7 @@ fn forked(child: impl FnOnce() -> i32) -> i32 {
 }
 
 fn close_all() {
-    // SAFETY: closes what this process does not use.
+    // SAFETY: closes descriptors that this process does not use.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
 }
 

@@ -15,7 +15,7 @@ pub fn install() {
 }
 
 extern "C" fn on_death(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: what the kernel hands to such a handler.
+    // SAFETY: the kernel's arguments of such a handler.
     let (addr, code) = unsafe { ((*info).si_addr(), (*info).si_code) };
     let mut error = std::io::stderr();
     let _ = writeln!(error, "DEATH by signal {signal}, code {code}, at {addr:?}");

@@ -138,7 +138,7 @@ pub const ROWS: &[Row] = &[
 
 /// As programs do that start others.
 fn close_all() {
-    // SAFETY: closes what this row's process does not use.
+    // SAFETY: closes descriptors that this row's process does not use.
     unsafe {
         (3..2000).for_each(|fd| _ = libc::close(fd));
         libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);

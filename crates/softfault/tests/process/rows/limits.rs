@@ -104,7 +104,7 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// What names a limit, which is signed with musl.
+/// The type of a limit's name, which is signed with musl.
 #[cfg(target_env = "musl")]
 type Resource = libc::c_int;
 #[cfg(not(target_env = "musl"))]

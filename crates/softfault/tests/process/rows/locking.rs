@@ -59,7 +59,7 @@ pub const ROWS: &[Row] = &[
             scene.check_all();
             let _ = mlock_on_fault(&part(&scene, 100..200));
             scene.check_all();
-            // SAFETY: unlocks what this process locked.
+            // SAFETY: unlocks this process's locked memory.
             assert_eq!(unsafe { libc::munlockall() }, 0);
             scene
         },

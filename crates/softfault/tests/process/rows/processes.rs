@@ -171,7 +171,7 @@ pub const ROWS: &[Row] = &[
         then: "",
         play: |kind| {
             let scene = Scene::new(kind);
-            // SAFETY: changes who this process is.
+            // SAFETY: changes the user of this process.
             unsafe {
                 libc::setgroups(0, core::ptr::null());
                 libc::setgid(NOBODY);
