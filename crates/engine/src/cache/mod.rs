@@ -35,7 +35,6 @@ use sync::Arc;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) mod arena;
-pub(crate) mod believed;
 mod contents;
 mod dirty;
 pub mod folio;
@@ -48,6 +47,7 @@ mod pins;
 pub mod reads;
 pub mod residency;
 pub(crate) mod row;
+pub(crate) mod spurious;
 pub mod truncate;
 mod walk;
 pub mod window;

@@ -12,7 +12,7 @@ const FREE: u32 = 0;
 /// A process's, as long as that has the lock.
 const TAKEN: u32 = 1;
 
-/// Bits of the bell: this process is short of memory; another is, or has ended.
+/// Bits of the wake word: this process is short of memory; another is, or has ended.
 pub const SHORT: u32 = 1;
 pub const OTHER: u32 = 2;
 
@@ -23,7 +23,7 @@ pub struct Member {
     owner: Robust,
     state: AtomicU32,
     /// The word that the thread sleeps on. Any process of the tree sets bits; the thread clears them.
-    pub bell: AtomicU32,
+    pub wake_word: AtomicU32,
     /// Bytes that its engine may have.
     pub share: AtomicU64,
     /// The most that its engine has had. Written by its own process at any time.
@@ -56,7 +56,7 @@ impl Member {
         self.peak.store(0, Relaxed);
         self.want.store(u64::MAX, Relaxed);
         self.is_short.store(1, Relaxed);
-        self.bell.store(0, Relaxed);
+        self.wake_word.store(0, Relaxed);
         self.state.store(TAKEN, Relaxed);
         Some(locked)
     }
@@ -68,25 +68,25 @@ impl Member {
     }
 
     /// Wakes its thread.
-    pub fn ring(&self, bit: u32) {
-        // Release pairs with the Acquire in `hear`.
-        if self.bell.fetch_or(bit, Ordering::Release) & bit == 0 {
+    pub fn wake(&self, bit: u32) {
+        // Release pairs with the Acquire in `wait`.
+        if self.wake_word.fetch_or(bit, Ordering::Release) & bit == 0 {
             let (wake, all) = (libc::FUTEX_WAKE, i32::MAX);
             // SAFETY: the word is mapped for ever.
-            unsafe { libc::syscall(libc::SYS_futex, self.bell.as_ptr(), wake, all) };
+            unsafe { libc::syscall(libc::SYS_futex, self.wake_word.as_ptr(), wake, all) };
         }
     }
 
     /// Sleeps until one of the `bits` is set, at most so long; which are set, and set no more. For its thread.
-    pub fn hear(&self, bits: u32, most: Option<Duration>) -> u32 {
+    pub fn wait(&self, bits: u32, most: Option<Duration>) -> u32 {
         let until = most.map(|most| std::time::Instant::now() + most);
         loop {
-            // Acquire pairs with the Release in `ring`.
-            let rung = self.bell.load(Ordering::Acquire);
+            // Acquire pairs with the Release in `wake`.
+            let woken = self.wake_word.load(Ordering::Acquire);
             let left =
                 until.map(|until| until.saturating_duration_since(std::time::Instant::now()));
-            if rung & bits != 0 || left == Some(Duration::ZERO) {
-                return self.bell.fetch_and(!bits, Ordering::Acquire) & bits;
+            if woken & bits != 0 || left == Some(Duration::ZERO) {
+                return self.wake_word.fetch_and(!bits, Ordering::Acquire) & bits;
             }
             let left = left.map(|left| libc::timespec {
                 tv_sec: left.as_secs() as libc::time_t,
@@ -95,7 +95,7 @@ impl Member {
             let left = left.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
             let wait = libc::FUTEX_WAIT;
             // SAFETY: the word is mapped for ever, and the time is there.
-            unsafe { libc::syscall(libc::SYS_futex, self.bell.as_ptr(), wait, rung, left) };
+            unsafe { libc::syscall(libc::SYS_futex, self.wake_word.as_ptr(), wait, woken, left) };
         }
     }
 }

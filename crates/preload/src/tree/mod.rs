@@ -9,10 +9,10 @@
 //!     its lock is a robust mutex, held by a thread of ours for as long as the process lives: the kernel
 //!         says when the process has ended, however it did
 //!     its share is its engine's budget
-//!     its bell is the word that the thread sleeps on
+//!     its wake word is the word that the thread sleeps on
 //!
-//!   an engine that begins to evict ──► rings its own bell ──► takes free memory; where that is too little,
-//!         rings those that have more than they are due ──► they evict, give, and ring back    share.rs
+//!   an engine that begins to evict ──► wakes its own thread ──► takes free memory; where that is too little,
+//!         wakes those that have more than they are due ──► they evict, give, and wake it     share.rs
 //!   the part that each is due: max-min fair                                                          level.rs
 //! ```
 //!

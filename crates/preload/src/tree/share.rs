@@ -79,19 +79,19 @@ impl Seat {
         let to = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         // The thread is there until then.
         let _ = to.send(engine);
-        self.member().ring(OTHER);
+        self.member().wake(OTHER);
     }
 
     /// None was.
     pub fn leave(&self) {
         self.is_left.store(1, Release);
-        self.member().ring(OTHER);
+        self.member().wake(OTHER);
     }
 
     /// The engine evicts. In any state of the program.
     pub fn is_short(&self) {
         if !self.is_giving.load(Relaxed) {
-            self.member().ring(SHORT);
+            self.member().wake(SHORT);
         }
     }
 
@@ -155,11 +155,11 @@ fn begin(page: &'static Page) -> Option<(usize, u64, Locked<'static>)> {
             member.share.store(share, Relaxed);
             // Half of it is enough to begin with.
             let is_enough = share >= LEAST && share >= due / 2;
-            if is_enough || Instant::now() >= until || !ring_for(&locked, number) {
+            if is_enough || Instant::now() >= until || !wake_for(&locked, number) {
                 break;
             }
         }
-        member.hear(OTHER, Some(until.saturating_duration_since(Instant::now())));
+        member.wait(OTHER, Some(until.saturating_duration_since(Instant::now())));
         locked = page.lock();
         if locked.is_none() && Instant::now() >= until {
             break;
@@ -171,14 +171,14 @@ fn begin(page: &'static Page) -> Option<(usize, u64, Locked<'static>)> {
     Some((number, share, owned))
 }
 
-/// Rings those that have more than they are due; false if nobody has.
-fn ring_for(locked: &LockedPage, own: usize) -> bool {
+/// Wakes the members that have more than they are due; false if none has.
+fn wake_for(locked: &LockedPage, own: usize) -> bool {
     let level = locked.level();
     let has_more = |&(number, member): &(usize, &Member)| {
         number != own && member.share.load(Relaxed) > member.due(level)
     };
-    let rung = locked.members().filter(has_more);
-    rung.map(|(_, member)| member.ring(OTHER)).count() > 0
+    let woken = locked.members().filter(has_more);
+    woken.map(|(_, member)| member.wake(OTHER)).count() > 0
 }
 
 fn wait_for_engine(seat: &Seat, made: &Receiver<Engine>) -> Option<Engine> {
@@ -190,7 +190,7 @@ fn wait_for_engine(seat: &Seat, made: &Receiver<Engine>) -> Option<Engine> {
         if seat.is_left.load(Acquire) == 1 {
             return None;
         }
-        seat.member().hear(OTHER, None);
+        seat.member().wait(OTHER, None);
     }
 }
 
@@ -241,8 +241,8 @@ impl Divider {
         let mut bits = SHORT | OTHER;
         let mut most = Some(SOON);
         loop {
-            let rung = self.seat.member().hear(bits, most);
-            if rung & SHORT != 0 {
+            let woken = self.seat.member().wait(bits, most);
+            if woken & SHORT != 0 {
                 self.short_at = Some(Instant::now());
             }
             let found = self.look();
@@ -257,8 +257,8 @@ impl Divider {
             // A process that has all of the budget has nothing to gain.
             let listens = if has_all { OTHER } else { SHORT | OTHER };
             if listens & !bits != 0 {
-                // It may have been rung long ago.
-                self.seat.member().bell.fetch_and(!SHORT, Relaxed);
+                // It may have been woken long ago.
+                self.seat.member().wake_word.fetch_and(!SHORT, Relaxed);
             }
             bits = listens;
             most = match () {
@@ -267,8 +267,8 @@ impl Divider {
                 () if alone || !self.activity.is_active() => None,
                 () => Some(SOON),
             };
-            // Evictions ring all the time: the others and the program have some of the processor.
-            if rung & SHORT != 0 && !has_all {
+            // Evictions wake this thread all the time: the others and the program have some of the processor.
+            if woken & SHORT != 0 && !has_all {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -324,7 +324,7 @@ impl Divider {
                 now = Some(share + more);
             }
             if share + more < due {
-                ring_for(&locked, self.seat.number);
+                wake_for(&locked, self.seat.number);
             }
         } else if share > due && (are_short || shares > memory) {
             now = Some(due.next_multiple_of(PAGE_BYTES));
@@ -358,7 +358,7 @@ impl Divider {
         self.seat.is_giving.store(false, Relaxed);
         self.give(given.unwrap_or(before));
         // Pages evicted for the others say nothing of this one.
-        member.bell.fetch_and(!SHORT, Relaxed);
+        member.wake_word.fetch_and(!SHORT, Relaxed);
     }
 
     /// The share is less from now on.
@@ -370,7 +370,7 @@ impl Divider {
         self.seat.member().share.store(bytes, Relaxed);
         for (number, member) in locked.members() {
             if number != self.seat.number && member.is_short.load(Relaxed) == 1 {
-                member.ring(OTHER);
+                member.wake(OTHER);
             }
         }
     }

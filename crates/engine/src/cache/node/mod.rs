@@ -3,10 +3,10 @@
 
 use super::DirtyPages;
 use super::arena::Arenas;
-use super::believed::Believed;
 use super::frames::{FrameMemory, Frames};
 use super::index::Index;
 use super::pins::Pins;
+use super::spurious::SpuriousFaults;
 use crate::anon::Habits;
 use crate::budget::Budget;
 use crate::page::PAGE_SIZE;
@@ -94,7 +94,7 @@ pub struct Node {
     /// Which of the two goes first.
     pub(crate) balance: Balance,
     /// The pages that faults took for mapped a moment ago.
-    pub(crate) believed: Believed,
+    pub(crate) spurious_faults: SpuriousFaults,
     pub(crate) pins: Pins,
     /// Of files that are written to.
     pub(crate) dirty: DirtyPages,
@@ -150,7 +150,7 @@ impl Node {
             private,
             habits: Habits::default(),
             balance: Balance::default(),
-            believed: Believed::default(),
+            spurious_faults: SpuriousFaults::default(),
             stats: NodeStats::default(),
             pins: Pins::default(),
             dirty: DirtyPages::default(),

@@ -1,5 +1,5 @@
 //! A fault on a page of private memory that is taken for resident: somebody's was faster,
-//! or the program threw the page away ([`believed`](crate::cache::believed)).
+//! or the program threw the page away ([`spurious`](crate::cache::spurious)).
 
 use super::{Fault, mmu_error};
 use crate::PAGE_SIZE;
@@ -13,7 +13,7 @@ const LOST: FaultError = FaultError::Io(14);
 /// are to be asked about. A write to a page that is clean has something to do first.
 pub(super) fn is_doubtful(anon: &Anonymous, addr: usize, state: PageState, write: bool) -> bool {
     let spurious = state.is_resident() && !(write && (state.is_clean() || state.is_zero()));
-    spurious && anon.node.believed.was(addr)
+    spurious && anon.node.spurious_faults.is_second(addr)
 }
 
 /// A fault at `addr`, a page of private memory that is resident in this state.

@@ -1,5 +1,5 @@
 //! A fault on a page of a file that is taken for mapped: somebody's was faster, or the
-//! program threw the page away ([`believed`](crate::cache::believed)).
+//! program threw the page away ([`spurious`](crate::cache::spurious)).
 
 use super::{Fault, FaultError, Wait, mmu_error};
 use crate::PAGE_SIZE;
@@ -13,7 +13,7 @@ use sync::Arc;
 pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) -> Fault {
     let node = &cache.node;
     node.stats.spurious.add(1);
-    if !node.believed.was(addr) {
+    if !node.spurious_faults.is_second(addr) {
         return Fault::Mapped;
     }
     if !folio.try_lock() {

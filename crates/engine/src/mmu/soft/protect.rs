@@ -2,7 +2,7 @@
 
 use super::entry::Pte;
 use super::tables::{NoFrame, Tables};
-use super::zap::Dead;
+use super::zap::TakenOut;
 use crate::PAGE_SIZE;
 use core::ops::Range;
 use core::slice;
@@ -103,11 +103,11 @@ impl<const N: usize> Tables<N> {
         // First for reading only: until the shootdown some read the old one,
         // which is the same as long as nobody writes to the new one.
         leaf.replace(addr, Pte::read_only(own));
-        let mut dead = Dead::new();
+        let mut taken_out = TakenOut::new();
         if let Some(frame) = old.owned() {
-            dead.push(self, frame);
+            taken_out.push(self, frame);
         }
-        self.bury(dead);
+        self.free_taken_out(taken_out);
         leaf.replace(addr, Pte::writable(own));
         Ok(())
     }

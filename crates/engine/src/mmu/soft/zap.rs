@@ -11,7 +11,7 @@ use core::ops::Range;
 const SHARED: usize = 64;
 
 /// Pages and tables that were taken out and may still be in use.
-pub(super) struct Dead {
+pub(super) struct TakenOut {
     /// To these ours was the only reference.
     only: Chain,
     /// A reference to each of these.
@@ -19,7 +19,7 @@ pub(super) struct Dead {
     shared_count: usize,
 }
 
-impl Dead {
+impl TakenOut {
     pub fn new() -> Self {
         Self {
             only: Chain::default(),
@@ -34,7 +34,7 @@ impl Dead {
             return self.only.push(&tables.frames, frame);
         }
         if self.shared_count == SHARED {
-            tables.bury(core::mem::replace(self, Self::new()));
+            tables.free_taken_out(core::mem::replace(self, Self::new()));
         }
         self.shared[self.shared_count] = frame;
         self.shared_count += 1;
@@ -45,21 +45,21 @@ impl<const N: usize> Tables<N> {
     /// Takes out all pages of the ranges, and leaves that are empty then.
     /// Nobody uses any of them when it returns.
     pub fn zap(&self, ranges: &[Range<usize>]) {
-        let mut dead = Dead::new();
+        let mut taken_out = TakenOut::new();
         let mut any = false;
         for range in ranges {
             self.for_each_leaf(range.clone(), |leaf, part| {
                 any = true;
-                self.zap_leaf(leaf, part, &mut dead);
+                self.zap_leaf(leaf, part, &mut taken_out);
             });
         }
         // Where there was no leaf there was no page for anybody to know.
         if any {
-            self.bury(dead);
+            self.free_taken_out(taken_out);
         }
     }
 
-    fn zap_leaf(&self, mut leaf: PteTable<'_, N>, part: Range<usize>, dead: &mut Dead) {
+    fn zap_leaf(&self, mut leaf: PteTable<'_, N>, part: Range<usize>, taken_out: &mut TakenOut) {
         for page in part.step_by(PAGE_SIZE) {
             if leaf.used() == 0 {
                 break;
@@ -68,25 +68,25 @@ impl<const N: usize> Tables<N> {
             if entry.is_present() {
                 leaf.clear(page);
                 if let Some(frame) = entry.owned() {
-                    dead.push(self, frame);
+                    taken_out.push(self, frame);
                 }
             }
         }
         if leaf.used() == 0 {
             let table = leaf.take_out();
             self.count_freed();
-            dead.push(self, table);
+            taken_out.push(self, table);
         }
     }
 
     /// Frees pages and tables that were taken out, when no core uses them any more.
-    pub(super) fn bury(&self, dead: Dead) {
+    pub(super) fn free_taken_out(&self, taken_out: TakenOut) {
         self.cores.shootdown();
-        for &frame in &dead.shared[..dead.shared_count] {
+        for &frame in &taken_out.shared[..taken_out.shared_count] {
             self.frames.put(frame);
         }
-        if !dead.only.is_empty() {
-            self.frames.free(dead.only);
+        if !taken_out.only.is_empty() {
+            self.frames.free(taken_out.only);
         }
     }
 
@@ -94,7 +94,7 @@ impl<const N: usize> Tables<N> {
     /// but addresses `between` its neighbours. It has no pages any more, and
     /// nobody reserves or releases windows meanwhile.
     pub fn take_out_tables(&self, window: Range<usize>, between: Range<usize>) {
-        let mut dead = Dead::new();
+        let mut taken_out = TakenOut::new();
         for level in 1..super::tables::LEVELS - 1 {
             let span = Self::span(level);
             let mut start = window.start & !(span - 1);
@@ -105,13 +105,13 @@ impl<const N: usize> Tables<N> {
                     Err(missing_to) => missing_to.max(next),
                     Ok(above) => {
                         if alone && let Some(table) = self.take_out(above) {
-                            dead.push(self, table);
+                            taken_out.push(self, table);
                         }
                         next
                     }
                 };
             }
         }
-        self.bury(dead);
+        self.free_taken_out(taken_out);
     }
 }

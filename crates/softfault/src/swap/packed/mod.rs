@@ -16,14 +16,14 @@
 //! grains a slot there always is a gap for one more, however the others lie.
 
 mod bounce;
+mod compressor;
 mod plan;
-mod press;
 mod space;
 
 pub(super) use bounce::Bounces;
 pub(super) use plan::Plan;
 
-use self::press::{Fit, Press};
+use self::compressor::{Compressor, Fit};
 use self::space::PackedSpace;
 use super::clusters::{CLUSTER, Clusters, parts};
 use super::table::SlotWords;
@@ -76,7 +76,7 @@ pub(super) struct Packed {
     /// A word a slot: its [`PackedPlace`], or 0.
     places: SlotWords,
     space: Mutex<PackedSpace>,
-    presses: [Mutex<Press>; 4],
+    compressors: [Mutex<Compressor>; 4],
     /// Immutable. Where reads and writes begin and end.
     align: usize,
 }
@@ -84,18 +84,18 @@ pub(super) struct Packed {
 impl Packed {
     /// `None` where the system has no memory.
     pub(super) fn new(slots: u64, align: usize) -> Option<Self> {
-        let press = || Some(Mutex::new(Press::new()?));
+        let compressor = || Some(Mutex::new(Compressor::new()?));
         Some(Self {
             places: SlotWords::new(slots as usize)?,
             space: Mutex::new(PackedSpace::new(slots, align)?),
-            presses: [press()?, press()?, press()?, press()?],
+            compressors: [compressor()?, compressor()?, compressor()?, compressor()?],
             align,
         })
     }
 
-    fn press(&self, slot: u64) -> MutexGuard<'_, Press> {
-        let free = self.presses.iter().find_map(Mutex::try_lock);
-        free.unwrap_or_else(|| self.presses[slot as usize % self.presses.len()].lock())
+    fn compressor(&self, slot: u64) -> MutexGuard<'_, Compressor> {
+        let free = self.compressors.iter().find_map(Mutex::try_lock);
+        free.unwrap_or_else(|| self.compressors[slot as usize % self.compressors.len()].lock())
     }
 
     /// Writes pages to slots from `slot` on; answers how many bytes that took.
@@ -111,24 +111,24 @@ impl Packed {
         pages: &[*const u8],
         settle: &dyn Fn(u64, usize) -> Result<(), i32>,
     ) -> Result<u64, i32> {
-        let mut press = self.press(slot);
+        let mut compressor = self.compressor(slot);
         let (mut left, mut bytes) = (pages, 0);
         while !left.is_empty() {
             // SAFETY: the caller's promise.
-            left = unsafe { press.fill(left)? };
-            while let Some((first, all)) = press.left() {
+            left = unsafe { compressor.fill(left)? };
+            while let Some((first, all)) = compressor.left() {
                 let run = self.space.lock().take(first, all).ok_or(libc::ENOSPC)?;
-                let mut written = self.write_run(file, clusters, run, &mut press, settle);
+                let mut written = self.write_run(file, clusters, run, &mut compressor, settle);
                 if let Err(libc::ENOSPC) = written {
                     // The disk is full; a gap in our part may have room.
                     let has_space = |cluster| clusters.has_space(cluster * CLUSTER);
                     let run = (self.space.lock()).take_where(first, all, &has_space);
                     let run = run.ok_or(libc::ENOSPC)?;
-                    written = self.write_run(file, clusters, run, &mut press, settle);
+                    written = self.write_run(file, clusters, run, &mut compressor, settle);
                 }
                 let (start, fit) = written?;
                 bytes += fit.aligned as u64;
-                for place in press.places(start, &fit) {
+                for place in compressor.places(start, &fit) {
                     // Release pairs with the Acquire in `place`.
                     let before = self.places[slot as usize].swap(place.word(), AcqRel);
                     if let Some(before) = PackedPlace::from_word(before) {
@@ -136,7 +136,7 @@ impl Packed {
                     }
                     slot += 1;
                 }
-                press.advance(&fit);
+                compressor.advance(&fit);
             }
         }
         Ok(bytes)
@@ -149,10 +149,10 @@ impl Packed {
         file: &Descriptor,
         clusters: &Clusters,
         run: Range<u64>,
-        press: &mut Press,
+        compressor: &mut Compressor,
         settle: &dyn Fn(u64, usize) -> Result<(), i32>,
     ) -> Result<(u64, Fit), i32> {
-        let fit = press.fit(run.end - run.start, self.align);
+        let fit = compressor.fit(run.end - run.start, self.align);
         let used = run.start..run.start + fit.grains;
         // The bytes after the last page up to the alignment are written, but belong to no page.
         self.space.lock().put(used.end..run.end);
@@ -165,12 +165,12 @@ impl Packed {
         let start = used.start * GRAIN as u64;
         let result = result
             .and_then(|()| {
-                let (bytes, mut offset) = (press.bytes(&fit), start);
+                let (bytes, mut offset) = (compressor.bytes(&fit), start);
                 let mut piece = [libc::iovec {
                     iov_base: bytes.as_mut_ptr().cast(),
                     iov_len: bytes.len(),
                 }];
-                // SAFETY: the bytes are the press's, which is locked.
+                // SAFETY: the bytes are the compressor's, which is locked.
                 unsafe { super::write::write_all(file, &mut offset, &mut piece) }
             })
             .and_then(|()| settle(start, fit.aligned));

@@ -1,9 +1,9 @@
-//! Which spurious faults were believed a moment ago.
+//! Recent spurious faults.
 //!
-//! As a rule somebody else's fault was faster, and the touch finds the page. But the
+//! As a rule another thread's fault was faster, and the touch finds the page. But the
 //! program may have thrown it away behind our back: `madvise(2)` with `MADV_DONTNEED`,
 //! say, on the addresses of a map. Then the touch faults again, for ever, with all signals
-//! masked. So a spurious fault is believed once. If the same page comes again, the page
+//! masked. So the first spurious fault on a page is answered by another touch. If the same page comes again, the page
 //! tables are asked, with the page locked; and a page that is missing is filled again, with
 //! the bytes that the kernel would show: a file's bytes, and zeros for private memory
 //! (`vanished` of the faults on each).
@@ -15,20 +15,20 @@ use sync::atomic::{AtomicUsize, Ordering};
 /// Pages that are remembered.
 const PLACES: usize = if PROCESSORS < 8 { 1 } else { 64 };
 
-/// The pages whose spurious faults were believed last. Relaxed throughout: one that is
-/// lost is believed once more, and one too many is asked for.
-pub(crate) struct Believed([AtomicUsize; PLACES]);
+/// The pages of the last spurious faults. Relaxed throughout: a lost entry is one more
+/// touch, and one too many is one more question to the page tables.
+pub(crate) struct SpuriousFaults([AtomicUsize; PLACES]);
 
-impl Default for Believed {
+impl Default for SpuriousFaults {
     fn default() -> Self {
         Self(core::array::from_fn(|_| AtomicUsize::new(0)))
     }
 }
 
-impl Believed {
-    /// True if the page's last spurious fault was believed, and none of another page
-    /// at its place since.
-    pub(crate) fn was(&self, addr: usize) -> bool {
+impl SpuriousFaults {
+    /// True if this is the page's second spurious fault, with none of another page
+    /// at its place between.
+    pub(crate) fn is_second(&self, addr: usize) -> bool {
         let place = &self.0[addr / PAGE_SIZE % self.0.len()];
         if place.load(Ordering::Relaxed) == addr {
             place.store(0, Ordering::Relaxed);

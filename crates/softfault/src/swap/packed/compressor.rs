@@ -12,7 +12,7 @@ const BYTES: usize = 256 << 10;
 const PAGES: usize = BYTES / GRAIN;
 
 /// Pages that are packed, one behind the other, each from a grain on.
-pub(super) struct Press {
+pub(super) struct Compressor {
     /// Aligned to a page; [`BYTES`], room for a page that does not compress, and a page that is being compressed.
     memory: NonNull<u8>,
     table: CompressTable,
@@ -24,8 +24,8 @@ pub(super) struct Press {
     filled: usize,
 }
 
-// SAFETY: the memory is the press's own.
-unsafe impl Send for Press {}
+// SAFETY: the memory is the compressor's own.
+unsafe impl Send for Compressor {}
 
 /// How many pages go into a run of grains.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Fit {
     pub(super) aligned: usize,
 }
 
-impl Press {
+impl Compressor {
     /// Where the page is that is being compressed.
     const COPY: usize = BYTES + 2 * PAGE_SIZE;
     const MEMORY: usize = Self::COPY + PAGE_SIZE;
@@ -164,7 +164,7 @@ impl Press {
     }
 }
 
-impl Drop for Press {
+impl Drop for Compressor {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`; nobody has it any more.
         unsafe { sync::pages::unmap(self.memory, Self::MEMORY) };
