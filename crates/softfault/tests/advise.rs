@@ -1,5 +1,5 @@
-//! Advice about private memory: the bytes are as with the kernel, and so is what is
-//! refused.
+//! Advice about private memory: the bytes are as with the kernel, and so are the
+//! refusals.
 
 mod files;
 mod twin;
@@ -69,7 +69,7 @@ fn a_freed_page_is_old_or_zeros_until_it_is_written_to() {
         let all = vec![0xA5; bytes];
         map.write(0, &all);
         assert!(map.unchecked(UncheckedAdvice::Free, 0..bytes));
-        // What was in swap is gone, and what is in memory has no slot.
+        // Pages in swap are gone, and pages in memory have no slot.
         assert_eq!(engine.slots(), 0);
         let mut page = [0; PAGE];
         for number in 0..bytes / PAGE {
@@ -77,7 +77,7 @@ fn a_freed_page_is_old_or_zeros_until_it_is_written_to() {
                 map.write(number * PAGE + 7, &[1]);
             }
         }
-        // So much else that what is free goes.
+        // So many pages of another map that the free ones go.
         let mut other = engine.map_anon(bytes);
         other.write(0, &all);
         let mut zeros = 0;

@@ -31,7 +31,7 @@ fn zeros_until_written_and_everything_comes_back() {
     let mut map = engine.map_anon(len).unwrap();
     assert_eq!(map.len(), len);
     assert!(map.is_managed());
-    // What counts its pages, and an upper page table.
+    // The page that counts its pages, and an upper page table.
     let made = engine.stats().resident_bytes - before.resident_bytes;
     assert_eq!(made, 2 * PAGE as u64);
     assert!(map.iter().step_by(511).all(|&byte| byte == 0));
@@ -48,7 +48,7 @@ fn zeros_until_written_and_everything_comes_back() {
     let pages = pages - 1;
     let full = engine.stats();
     assert_eq!(full.anonymous_faults + full.filled_ahead, pages as u64);
-    // Pages, three page tables, and what counts them.
+    // Pages, three page tables, and the pages that count them.
     let held = (full.resident_bytes - before.resident_bytes) as usize / PAGE;
     assert!((pages + 3..pages + 10).contains(&held), "{held} {pages}");
     drop(map);
@@ -110,7 +110,7 @@ fn a_full_budget_is_a_value_of_populate() {
     assert!(resident > LEAST_MEMORY / 4, "{resident}");
     let stats = engine.stats();
     assert!(stats.peak_bytes <= stats.memory_bytes, "{stats:?}");
-    // What there is goes on being there.
+    // Resident pages stay.
     map[..resident].fill(0x5A);
     assert!(map[..resident].iter().all(|&byte| byte == 0x5A));
     // Another has no room either, nor is one made; once the first has gone it has.
@@ -244,7 +244,7 @@ fn a_part_that_is_unmapped_comes_back_to_the_budget() {
     let mut map = engine.map_anon(6 * MIB).unwrap();
     map.fill(3);
     let full = engine.stats().resident_bytes;
-    // SAFETY: only what is left is looked at.
+    // SAFETY: only the rest is looked at.
     unsafe { map.unmap_part(MIB..5 * MIB) }.unwrap();
     // One page table went: that of the only range that is covered whole.
     let after = engine.stats().resident_bytes;

@@ -277,7 +277,7 @@ fn half_of_the_budget_can_be_pinned_and_the_rest_still_serves() {
     assert!(map.pin(..).is_err());
 }
 
-/// `Mmap::pin`: what a pin of so many pages counts for, in a budget of 16 MiB of which it may have half.
+/// `Mmap::pin`: the bytes that a pin of so many pages counts for, in a budget of 16 MiB of which it may have half.
 #[test]
 fn a_pin_counts_for_its_pages_and_32_more_and_one_for_2_mib() {
     let file = made_file("pin-counts", 32 * MIB);

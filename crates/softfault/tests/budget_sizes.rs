@@ -1,4 +1,4 @@
-//! Budgets of any size: an engine, or an error that says what was asked.
+//! Budgets of any size: an engine, or an error that names the size.
 
 mod files;
 
@@ -25,7 +25,7 @@ const SIZES: [usize; 16] = [
     usize::MAX,
 ];
 
-/// What the machine has, from elsewhere than the library has it.
+/// The machine's memory, read independently of the library.
 fn machine() -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap();
     let figure = |name| {
@@ -36,7 +36,7 @@ fn machine() -> usize {
     figure("MemTotal:") + figure("SwapTotal:")
 }
 
-/// Checks what came of asking for `bytes`; true if there is an engine.
+/// Checks the result of asking for `bytes`; true if there is an engine.
 #[track_caller]
 fn answer<T>(bytes: usize, made: &io::Result<T>) -> bool {
     match made {
@@ -101,7 +101,7 @@ fn a_budget_can_be_raised_as_far_as_the_machine_goes() {
             for set in [engine.set_memory(bytes), soft.set_memory(bytes)] {
                 match set {
                     Ok(()) => assert!(fits, "{bytes} of {most}"),
-                    // What a larger budget costs is paid from it.
+                    // The bookkeeping of a larger budget is paid from it.
                     Err(error) => assert!(!fits || bytes > LEAST_MEMORY, "{bytes}: {error}"),
                 }
             }

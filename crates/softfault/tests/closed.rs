@@ -1,4 +1,4 @@
-//! A machine that refuses what we ask for: userfaultfd, or io_uring.
+//! A machine that refuses a kernel interface of ours: userfaultfd, or io_uring.
 //!
 //! The refusals are seccomp filters in a child process of its own.
 

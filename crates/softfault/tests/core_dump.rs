@@ -1,5 +1,5 @@
-//! What a core dump leaves out: address space that is only reserved, the pool of frames, and windows of files
-//! that are only read. It has what the program has written.
+//! Memory that a core dump leaves out: address space that is only reserved, the pool of frames, and windows of files
+//! that are only read. It has the program's writes.
 
 mod files;
 

@@ -1,5 +1,5 @@
 //! The code of the documents, compiled. Each block of Rust that they show is a part of this file, line by line;
-//! what it takes for granted is around it.
+//! the code that it takes for granted is around it.
 
 #![allow(
     dead_code,

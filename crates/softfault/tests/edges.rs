@@ -1,5 +1,5 @@
 //! Every public function that takes a range, an offset, a length or a size, at its edges: 0, 1, page borders,
-//! reversed, past the end, the largest. What is within works as in a plain slice, all else is an error; nothing
+//! reversed, past the end, the largest. A range within works as in a plain slice, all else is an error; nothing
 //! panics, and no process dies of it.
 //!
 //! ```text
@@ -233,7 +233,7 @@ fn ranges_are_within_or_refused() {
     run.unwrap();
 }
 
-/// What the kernel's map by memmap2 says of the same offset and length: where both map, they show the same.
+/// The answer of the kernel's map by memmap2 for the same offset and length: where both map, they show the same.
 #[test]
 fn options_are_as_memmap2s() {
     const TEST: &str = "options_are_as_memmap2s";
@@ -269,7 +269,7 @@ fn options_are_as_memmap2s() {
         }
         // SAFETY: as above.
         let copies = unsafe { (ours.map_copy_with(&engine, &file), theirs.map_copy(&file)) };
-        // What the kernel has no offset for, we have none for.
+        // Where the kernel has no offset, we have none.
         let is_offset = (offset as u64).checked_add(len.unwrap_or(0) as u64);
         let is_offset = is_offset.is_some_and(|end| i64::try_from(end).is_ok());
         prop_assert!(copies.0.is_err() || is_offset, "{offset} {len:?}");
@@ -322,7 +322,7 @@ fn sizes_are_had_or_refused() {
             "{len}"
         );
     }
-    // What no file can have.
+    // A length that no file can have.
     assert!(engine.truncate(&file, u64::MAX).is_err());
     for (swap, word) in [
         (Swap::in_dir(""), "name of the directory is empty"),

@@ -34,7 +34,7 @@ fn queues_are_made_once_and_go_from_engine_to_engine() {
     // SAFETY: nobody writes to the file.
     let map = unsafe { unused.map(&file) }.unwrap();
     match unused.stats().kernel.shown {
-        0 => println!("the kernel does not serve what it has: no engine without queues"),
+        0 => println!("the kernel does not serve its page cache: no engine without queues"),
         _ => assert!(queues().is_empty() && unused.stats().async_reads.is_none()),
     }
     drop(map);

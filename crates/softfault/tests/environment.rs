@@ -1,4 +1,4 @@
-//! The environment: what it sets, what it may say, and that a program is told what it cannot.
+//! The environment: its effect, the values it may have, and that a program is told of a value that cannot be used.
 
 mod child;
 
@@ -33,7 +33,7 @@ fn with(test: &str, name: &str, variables: &[(&str, &OsStr)]) -> Output {
     output
 }
 
-/// What the library said on the standard error.
+/// The library's lines on the standard error.
 fn said(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let ours = text.lines().filter(|line| line.starts_with("softfault"));
@@ -258,7 +258,7 @@ fn statistics_are_printed_at_exit() {
         assert!(field(block, "peak_bytes") >= FILE as u64, "{block}");
         assert_eq!(field(block, "writable_maps"), 0, "{block}");
     }
-    // Also what is written back at exit.
+    // Also pages that are written back at exit.
     let written = blocks(&with(TEST, "written", &one));
     let block = &written[0];
     assert_eq!(field(block, "writable_maps"), 1, "{block}");
@@ -271,7 +271,7 @@ fn statistics_are_printed_at_exit() {
     let busy = blocks(&with(TEST, "busy child", &one));
     assert_eq!(busy.len(), 2, "{busy:?}");
     assert_ne!(field(&busy[0], "pid"), field(&busy[1], "pid"));
-    // What each of them served: the child two pages.
+    // The reads of each of them: the child's are of two pages.
     assert_eq!(field(&busy[0], "engines"), 1, "{busy:?}");
     assert_eq!(field(&busy[0], "read_bytes"), 0, "{busy:?}");
     assert!(field(&busy[1], "read_bytes") > 0, "{busy:?}");

@@ -68,7 +68,7 @@ fn thousands_of_ranges_in_one_call() {
         (before.faults, before.major_faults)
     );
     assert_eq!(after.bytes_read, before.bytes_read);
-    // Awaited, of what is not there; those that are not within the map stop no other.
+    // Awaited, of missing pages; ranges outside the map stop no other.
     ranges = (0..PAGES)
         .map(|page| page * PAGE..page * PAGE + 1)
         .collect();
@@ -337,7 +337,7 @@ fn signals_are_served_meanwhile() {
     while SERVED.load(SeqCst) < 50 && Instant::now() < end {
         assert_eq!(map.fault_in_many(&ranges).wait(), vec![Ok(()); PAGES]);
     }
-    // What was pending is delivered here before the call returns.
+    // A pending signal is delivered here before the call returns.
     timer.every(0);
     assert!(SERVED.load(SeqCst) >= 50, "{}", SERVED.load(SeqCst));
     assert_eq!(SERVED.load(SeqCst), TOUCHED.load(SeqCst));
@@ -402,7 +402,7 @@ fn dropped_futures_leave_their_ranges() {
 fn a_map_that_the_kernel_serves_is_waited_for() {
     let file = made_file("kernels", 16 * PAGE);
     let engine = Engine::builder().memory(16 << 20).build().unwrap();
-    // SAFETY: what is cut off is not looked at.
+    // SAFETY: bytes that are cut off are not looked at.
     let map = unsafe { engine.map(&file) }.unwrap();
     assert!(!map.is_managed(), "it is small");
     let ranges = [0..PAGE, 8 * PAGE..9 * PAGE, 5..5, 0..17 * PAGE];

@@ -29,7 +29,7 @@ fn map(engine: &Engine, file: &File) -> Mmap {
     unsafe { engine.map(file) }.unwrap()
 }
 
-/// Runs what `scenarios` name in processes of their own, and ends each that hangs.
+/// Runs each of `scenarios` in a process of its own, and ends each that hangs.
 #[track_caller]
 fn each(test: &str, scenarios: &[(&str, fn())]) {
     match child::scenario() {

@@ -1,4 +1,4 @@
-//! Values that the program forgets, as safe code may: nothing waits for them, and what they kept
+//! Values that the program forgets, as safe code may: nothing waits for them, and the memory they kept
 //! comes back with the map.
 
 mod child;
@@ -13,7 +13,7 @@ use std::task::{Context, Waker};
 
 const MIB: usize = 1 << 20;
 const BYTES: usize = 16 * MIB;
-/// Half of the budget, but for what a pin counts for at its ends.
+/// Half of the budget, less the part that a pin counts for at its ends.
 const PINNED: usize = 3 * MIB;
 
 fn engine() -> Engine {

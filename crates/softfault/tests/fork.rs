@@ -85,7 +85,7 @@ fn a_child_goes_on_reading() {
         assert!(map.pin(LEN..LEN + 1).is_err());
         assert!(!map.is_managed());
         drop(pinned);
-        // What is not written to stays so.
+        // A map that is not writable stays so.
         // SAFETY: ends a grandchild.
         assert_segv(forked(|| unsafe {
             map.as_ptr().cast_mut().write_volatile(1);

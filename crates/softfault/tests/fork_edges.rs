@@ -153,7 +153,7 @@ fn a_future_that_waits_at_the_fork_ends_in_both() {
     assert_eq!((code, wait(child)), (0, 0));
 }
 
-/// What the system refuses from here on, in this process and its children: calls with an
+/// Has the system refuse from here on, in this process and its children, calls with an
 /// argument of which these bits are set.
 fn refuse(rules: &[(libc::c_long, u32, u32)]) {
     // From linux/bpf_common.h and linux/seccomp.h: load the number of the call, compare;

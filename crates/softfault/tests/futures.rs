@@ -223,7 +223,7 @@ fn a_flush_can_be_awaited() {
         drop((map, engine));
         assert_eq!(in_file(&file, 0), 77);
     }
-    // No file sees what is written to memory.
+    // No file sees writes to memory.
     let engine = Engine::builder().memory(16 << 20).build().unwrap();
     let map = engine.map_anon(PAGE).unwrap();
     block_on(map.flushing(..)).unwrap();

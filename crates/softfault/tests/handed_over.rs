@@ -1,5 +1,5 @@
 //! Parts of private memory that are handed over to the program: every byte is there, before and after, and the map goes on
-//! around them. For those who take over what a program has mapped by itself.
+//! around them. For programs that take over mapped memory by themselves.
 
 mod files;
 mod store_scene;
@@ -62,7 +62,7 @@ fn anonymous(engine: &Engine) -> (MmapMut, usize) {
     (map, start)
 }
 
-/// Gives back what the program was given.
+/// Gives back the memory that the program was given.
 fn unmap(range: Range<usize>) {
     // SAFETY: the test's own.
     let done = unsafe { libc::munmap(range.start as *mut libc::c_void, range.len()) };
@@ -140,7 +140,7 @@ fn where_swap_cannot_be_read_nothing_is_lost_and_it_is_an_error() {
         .step_by(16)
         .for_each(|page| check(start, page..page + 1, 0));
     device.reads.fail(libc::EIO);
-    // SAFETY: from here on the map is asked for what is behind what was handed over.
+    // SAFETY: from here on the map is asked for the pages behind the part that was handed over.
     let (upto, error) = unsafe { map.hand_over(&all) }.unwrap_err();
     device.reads.fail(0);
     assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
@@ -165,7 +165,7 @@ fn writers_lose_nothing_meanwhile() {
     let (engine, _) = engine();
     let (map, start) = anonymous(&engine);
     let add = |page: usize| {
-        // SAFETY: mapped, and an atomic for all who look.
+        // SAFETY: mapped, and an atomic for all readers.
         let word = unsafe { std::sync::atomic::AtomicU64::from_ptr(place(start, page)) };
         word.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
     };

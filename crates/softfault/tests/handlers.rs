@@ -36,7 +36,7 @@ fn scene(name: &str) -> (Engine, File, Mmap) {
     (engine, file, map)
 }
 
-/// Puts a handler in force, and returns what was.
+/// Puts a handler in force, and returns the former one.
 fn install(flags: i32, handler: usize) -> libc::sigaction {
     // SAFETY: the callers' handlers suit their flags; the second is filled.
     unsafe {
@@ -77,7 +77,7 @@ fn touch(page: *const u8) {
 static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static REPORTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Does as Python's faulthandler: what was there before it is put back, the signal is
+/// Does as Python's faulthandler: the former handler is put back, the signal is
 /// raised, and the handler returns.
 extern "C" fn report_and_raise(signal: i32) {
     REPORTED.fetch_add(1, SeqCst);
@@ -109,7 +109,7 @@ fn a_reporter_that_raises_again_is_returned_to() {
             touch(foreign_page());
         }
         Some("raises in a handler") => {
-            // No fault is in the hands of this one, and it means what it does.
+            // The signal that the handler raises is no fault of softfault's, and has its default effect.
             install(0, libc::SIG_DFL);
             let (_engine, _file, map) = scene("in-a-handler");
             check(&map, 0);
@@ -146,9 +146,9 @@ fn a_reporter_that_raises_again_is_returned_to() {
 
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Ends the process if it gets what is not expected of it.
+/// Ends the process at a signal that is not expected of it.
 extern "C" fn crash(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel's, or what we pass on.
+    // SAFETY: the kernel's, or the one that we pass on.
     let addr = unsafe { (*info).si_addr() } as usize;
     let expected = SEEN.load(SeqCst) == addr;
     // SAFETY: ends the process.
@@ -183,7 +183,7 @@ fn a_later_handler_is_put_behind_ours_and_gets_foreign_signals() {
     unreachable!();
 }
 
-/// Passes on to what was there before it, as a handler does that was taught to.
+/// Passes the signal on to the former handler, as a handler that is written to do so.
 extern "C" fn chains(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     if REPORTED.fetch_add(1, SeqCst) > 50 {
         // SAFETY: ends the process: the signal goes round in a circle.
@@ -203,7 +203,7 @@ fn a_handler_that_passes_on_to_ours_makes_no_circle() {
         child::dies_of(libc::SIGBUS, test, "twice");
         return;
     };
-    // What Rust's library has put in force is not what is tested here.
+    // The handler that Rust's library has put in force is not the one tested here.
     install(0, libc::SIG_DFL);
     let (engine, file, map) = scene("circle");
     let times = if how == "once" { 1 } else { 2 };
@@ -219,7 +219,7 @@ fn a_handler_that_passes_on_to_ours_makes_no_circle() {
     unreachable!();
 }
 
-/// Nobody wins for ever: who puts its own handler back each time keeps it at last, and
+/// Nobody wins for ever: the one that puts its own handler back each time keeps it at last, and
 /// `map` says so.
 #[test]
 fn two_that_insist_come_to_an_end() {
@@ -237,7 +237,7 @@ fn two_that_insist_come_to_an_end() {
     assert!(refused.to_string().contains("SIGBUS handler"), "{refused}");
 }
 
-/// Rust's own handler takes itself out when it gets what it does not know.
+/// Rust's own handler takes itself out at a signal that it does not know.
 #[test]
 fn a_sigbus_that_was_sent_does_not_end_the_serving() {
     let test = "a_sigbus_that_was_sent_does_not_end_the_serving";

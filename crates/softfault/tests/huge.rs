@@ -1,4 +1,4 @@
-//! Huge memory, of each kind: what maps of it show, and what they refuse.
+//! Huge memory, of each kind: the bytes that its maps show, and the calls that they refuse.
 
 mod child;
 mod huge_scene;
@@ -419,7 +419,7 @@ fn pages_brought_in_are_not_dropped() {
         assert_eq!(touch(&map, PAGE), 0);
         only_read.populate(2 * PAGE..3 * PAGE).unwrap();
         drop((map, only_read));
-        // As `drop_caches` does, of this file alone: what is clean and not mapped goes.
+        // As `drop_caches` does, of this file alone: clean pages that are not mapped go.
         let fd = memory.as_fd().as_raw_fd();
         // SAFETY: no memory involved.
         unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) };

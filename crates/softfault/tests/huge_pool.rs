@@ -50,7 +50,7 @@ fn reserved_pages_are_there_although_the_pool_is_empty() {
         write(&map, page * PAGE, 9);
     }
     assert_eq!((map.stats().pages, map.stats().pool_empty), (4, 0));
-    // A second map of the same pages needs no more, and what was reserved stays with the memory.
+    // A second map of the same pages needs no more, and reserved pages stay with the memory.
     drop(map);
     let again = memory.map().unwrap();
     assert_eq!(touch(&again, 3 * PAGE), 9);

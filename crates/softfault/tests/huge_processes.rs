@@ -39,7 +39,7 @@ fn a_child_of_fork_goes_on_with_it() {
         let status = forked(|| {
             assert_eq!(userfaultfds(), 0, "the parent's acts on the parent");
             assert_eq!(HugeStats::now().faults, 0);
-            // What is there, what is missing, and a map of its own.
+            // A page that is there, missing pages, and a map of its own.
             assert_eq!(touch(&map, 0), 1);
             write(&map, 0, 2);
             write(&map, PAGE, 3);
@@ -50,7 +50,7 @@ fn a_child_of_fork_goes_on_with_it() {
             assert_eq!(own.stats().faults, 0);
             write(&own, 3 * PAGE, 5);
             assert_eq!((own.stats().faults, own.stats().pages), (1, 1));
-            // Dropping what was inherited leaves the parent's as it is.
+            // Dropping the inherited map leaves the parent's as it is.
             drop(own);
             0
         });
@@ -157,7 +157,7 @@ fn another_program_gets_it_as_a_descriptor() {
         write(&map, PAGE, 1);
         hand_over(test, "another", &memory);
         assert_eq!((touch(&map, PAGE), touch(&map, 2 * PAGE)), (2, 3));
-        // What the other got was not missing here.
+        // The pages that the other process got were not missing here.
         assert_eq!(map.stats().faults, 1);
     });
 }
@@ -230,7 +230,7 @@ fn two_processes_have_one_page_table() {
         assert!(second < 16, "{second} faults: its page table is its own");
         assert!(
             other >= PAGES as i64,
-            "{other}: what this test counts are no faults"
+            "{other}: the events that this test counts are no faults"
         );
         0
     });
@@ -251,7 +251,7 @@ fn the_next_map_finds_the_pages_of_the_last() {
         first >= PAGES as i64 && second < 16,
         "{first}, then {second} faults"
     );
-    // What is given back is in no table that was kept, and zeros when it is touched again.
+    // Pages that are given back are in no table that was kept, and zeros when they are touched again.
     memory
         .punch(0..PAGES as u64 * memory.page_size().bytes() as u64)
         .unwrap();

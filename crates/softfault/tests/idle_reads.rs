@@ -20,7 +20,7 @@ fn finished_reads_of_one_file_make_room_for_another() {
         .iter()
         .map(|file| unsafe { engine.map(file).unwrap() })
         .collect();
-    // Each file has a queue, and nobody comes for what is read.
+    // Each file has a queue, and nobody collects its completed reads.
     for map in &maps {
         map.advise(Advice::WillNeed).unwrap();
     }

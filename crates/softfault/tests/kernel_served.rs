@@ -42,7 +42,7 @@ impl Scratch {
         File::open(&self.0).unwrap()
     }
 
-    /// What was written is on the disk, and in the page cache.
+    /// The file, written to the disk and in the page cache.
     fn warm(&self) -> File {
         let mut file = self.open();
         file.sync_all().unwrap();
@@ -50,7 +50,7 @@ impl Scratch {
         file
     }
 
-    /// What was written is on the disk, and nowhere else but on tmpfs.
+    /// The file, written to the disk, and nowhere else but on tmpfs.
     fn cold(&self) -> File {
         let file = self.open();
         file.sync_all().unwrap();
@@ -86,7 +86,7 @@ fn map(engine: &Engine, file: &File) -> Mmap {
     unsafe { engine.map(file) }.unwrap()
 }
 
-/// True if the page cache says what it has, and there is room here, so that the kernel is asked.
+/// True if the page cache tells which pages it has, and there is room here, so that the kernel is asked.
 fn is_asked() -> bool {
     // SAFETY: asks of no file.
     let known = unsafe { libc::syscall(451, -1, 0, 0, 0) };
@@ -147,7 +147,7 @@ fn pages_that_it_lacks_are_the_engines() {
     }
 }
 
-/// Read here and there, with less memory than it takes: what was not read is brought into the page cache, and the
+/// Read here and there, with less memory than the file takes: the other pages are brought into the page cache, and the
 /// kernel serves all of it.
 #[test]
 fn scattered_reads_bring_the_file_in_as_a_whole() {
@@ -172,7 +172,7 @@ fn scattered_reads_bring_the_file_in_as_a_whole() {
         }
     }
     assert_eq!(engine.stats().kernel.shown, before + 1, "{touched} touches");
-    // The page cache has what nobody touched, too: no touch of it is a fault of ours.
+    // The page cache has the pages that nobody touched, too: no touch of it is a fault of ours.
     let faults = engine.stats().faults;
     (0..PAGES).for_each(|page| check(&map, page));
     assert_eq!(engine.stats().faults, faults);
@@ -199,7 +199,7 @@ fn cached(file: &File, pages: usize) -> usize {
     }
 }
 
-/// Who says that no page tells of another one gets what he touches, and no page more.
+/// With `Advice::Random`, the touched pages are read, and no page more.
 #[test]
 fn random_is_random() {
     let _alone = alone();
@@ -231,7 +231,7 @@ fn it_changes_under_readers() {
     let _alone = alone();
     let rounds = std::env::var("SOFTFAULT_SWITCHES").ok();
     let rounds = rounds.map_or(300, |rounds| rounds.parse::<usize>().unwrap());
-    // Larger than the budget: what the engine brings in is evicted, too.
+    // Larger than the budget: pages that the engine brings in are evicted, too.
     const PAGES: usize = 6000;
     let scratch = Scratch::new("changes", PAGES);
     let file = scratch.warm();
@@ -299,7 +299,7 @@ fn it_changes_under_readers() {
     assert!(peak <= 16 << 20, "{peak}");
 }
 
-/// What fills new memory at once would fill a window with zeros that is made for one moment too few.
+/// `mlockall(MCL_FUTURE)` fills new memory at once: a window that is open for a moment before it is registered would be filled with zeros.
 #[test]
 fn locked_memory_shows_no_zeros_while_it_changes() {
     let _alone = alone();
@@ -366,7 +366,7 @@ fn a_held_window_stays_with_its_server() {
     let mut sink = File::options().write(true).open("/dev/null").unwrap();
     std::io::Write::write_all(&mut sink, &pinned).unwrap();
     drop(pinned);
-    // What is locked stays in memory: that is the engine's to promise.
+    // Locked pages stay in memory: that is the engine's to promise.
     map.lock().unwrap();
     assert!(!map.change_server(true).unwrap());
     (0..1024).for_each(|page| check(&map, page));

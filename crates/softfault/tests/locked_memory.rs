@@ -74,10 +74,10 @@ fn check_all(map: &[u8]) {
     }
 }
 
-/// Reads what a fresh engine maps: nothing of it is a zero that nobody wrote.
+/// Reads all maps of a fresh engine: no byte of them is a zero that nobody wrote.
 fn everything_is_read(file: &File) {
     let engine = engine();
-    // Small windows are kept for the next who maps.
+    // Small windows are kept for the next map.
     for bytes in [file.metadata().unwrap().len() as usize, 64 * PAGE] {
         for _ in 0..2 {
             let part = softfault::MmapOptions::new();

@@ -5,7 +5,7 @@ mod files;
 use files::made_file;
 use std::fs::File;
 
-/// The same code over two crates: what it saw, in words.
+/// The same code over two crates: its findings, in words.
 macro_rules! face {
     ($name:ident, $crate_name:path) => {
         mod $name {
@@ -45,7 +45,7 @@ macro_rules! face {
                 unsafe { Mmap::map(file) }
             }
 
-            /// What maps of `file` look like.
+            /// Looks at maps of `file`.
             pub fn look(file: &File) -> Vec<String> {
                 let len = file.metadata().unwrap().len();
                 let mut saw = vec![said("whole", any(file))];
@@ -117,7 +117,7 @@ macro_rules! face {
                 })
             }
 
-            /// What private maps look like, of `file` from `offset` on, and of zeros.
+            /// Looks at private maps, of `file` from `offset` on, and of zeros.
             pub fn look_private(file: &File, offset: u64) -> Vec<String> {
                 let mut options = MmapOptions::new();
                 options.offset(offset).populate();
@@ -204,7 +204,7 @@ macro_rules! face {
                 [saw, vec![said("past", past)]].concat()
             }
 
-            /// What cannot be mapped.
+            /// Files and ranges that cannot be mapped.
             pub fn look_refused() -> Vec<String> {
                 let folder = File::open("/").unwrap();
                 let null = File::open("/dev/null").unwrap();
@@ -280,7 +280,7 @@ fn an_invalid_descriptor_is_an_error() {
 
 #[test]
 fn a_length_past_the_end_is_an_error() {
-    // There memmap2 maps what a touch then dies of.
+    // There memmap2 makes a map, and a touch of it then ends the process.
     let file: File = made_file("past", 10_000);
     for (offset, len) in [
         (0, 10_001),

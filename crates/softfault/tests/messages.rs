@@ -64,7 +64,7 @@ fn system_calls_wait_for_pages() {
         assert_eq!(all.len(), BYTES);
         assert!(
             (0..BYTES).all(|at| all[at] == byte_at(at)),
-            "what was written"
+            "the written bytes"
         );
         let stats = engine.stats();
         assert!(stats.evicted > 0 && stats.failed_touches == 0);
@@ -75,13 +75,13 @@ fn system_calls_wait_for_pages() {
         assert_eq!(read, memory.len());
         assert!(
             (0..read).all(|at| memory[at] == byte_at(12345 + at)),
-            "what was read"
+            "the read bytes"
         );
     });
 }
 
-/// Threads that read a file each, in order, over and over, under an eighth of what all files have: none of them is passed over. What others
-/// read meanwhile is counted, and not how long it takes. Reads through the page cache are waited for, so that one thread of the engine after the
+/// Threads that read a file each, in order, over and over, under an eighth of the size of all files: none of them is passed over. The
+/// others' reads meanwhile are counted, and not how long they take. Reads through the page cache are waited for, so that one thread of the engine after the
 /// other reads messages, a few at a time.
 #[test]
 fn every_thread_gets_round() {
@@ -117,7 +117,7 @@ fn every_thread_gets_round() {
                     }
                 });
             }
-            // Of what all of them read once.
+            // Of the reads of one pass over all files.
             let most = 20 * (THREADS * EACH / PAGE_SIZE) as u64;
             let all = || rounds.iter().all(|its| its.load(SeqCst) > 0);
             while !all() && engine.stats().evicted < most {

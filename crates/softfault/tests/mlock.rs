@@ -132,7 +132,7 @@ fn protect(range: &[u8]) {
     const USER_MODE_ONLY: libc::c_int = 1;
     const UFFDIO_API: libc::c_ulong = 0xC018_AA3F;
     const UFFDIO_WRITEPROTECT: libc::c_ulong = 0xC018_AA06;
-    // SAFETY: a descriptor of this function's own; a write to what is protected ends in
+    // SAFETY: a descriptor of this function's own; a write to protected pages ends in
     // the engine's handler.
     unsafe {
         let flags = libc::O_CLOEXEC | USER_MODE_ONLY;
@@ -162,7 +162,7 @@ fn locked_pages_are_unprotected() {
     map.lock().unwrap();
     assert_eq!(read(&mut map), 16 * PAGE as isize);
     assert!((0..16 * PAGE).all(|at| map[at] == byte_at(at)));
-    // Also what was locked while it could only be read, and where it has moved to.
+    // Also pages that were locked while they could only be read, and at their address after a move.
     let map = map.make_read_only().unwrap();
     protect(&map);
     let mut map = map.make_mut().unwrap();

@@ -1,4 +1,4 @@
-//! What has no pages is refused as mmap(2) refuses it, and is no empty map.
+//! A file without pages is refused as mmap(2) refuses it, and is no empty map.
 
 mod files;
 
@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-/// What each face says of a file.
+/// The answer of each face for a file.
 fn answers(file: &File) -> Vec<(&'static str, io::Result<usize>)> {
     let engine = Engine::builder()
         .by_kernel(false)
@@ -19,7 +19,7 @@ fn answers(file: &File) -> Vec<(&'static str, io::Result<usize>)> {
         .memory(16 << 20)
         .build_soft()
         .unwrap();
-    // SAFETY: nobody writes to what is mapped.
+    // SAFETY: nobody writes to the mapped files.
     unsafe {
         vec![
             ("map", engine.map(file).map(|map| map.len())),
@@ -103,7 +103,7 @@ fn sealed(seals: i32) -> File {
     file
 }
 
-/// Without `unsafe` is mapped only what nobody can change or cut off.
+/// Without `unsafe`, only a file is mapped that nobody can change or cut off.
 #[test]
 fn a_memfd_that_may_change_is_not_safe() {
     let (shrink, write) = (libc::F_SEAL_SHRINK, libc::F_SEAL_WRITE);
@@ -122,7 +122,7 @@ fn a_memfd_that_may_change_is_not_safe() {
     let file = sealed(shrink | write);
     let map = Mmap::map_if_safe(&file).unwrap();
     assert_eq!((map.len(), map[9_999]), (10_000, 7));
-    // Nor what is not there.
+    // Nor a file that does not exist.
     for (offset, len) in [(0, 10_001), (9_999, 2), (u64::MAX, 1)] {
         let mut options = MmapOptions::new();
         let error = options

@@ -1,5 +1,5 @@
 //! Random operations on softfault's maps and on the kernel's of the same file:
-//! both must show what the model says, byte by byte.
+//! both must show the model's bytes.
 
 use proptest::prelude::*;
 use softfault::policy::Policies;

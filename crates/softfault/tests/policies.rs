@@ -1,4 +1,4 @@
-//! The policies on real faults: what each reads for its touches, and that every
+//! The policies on real faults: the reads of each for its touches, and that every
 //! one of them gets its readers through.
 
 mod files;
@@ -11,7 +11,7 @@ use std::thread;
 const PAGE: usize = 4096;
 const FILE: usize = 64 << 20;
 const MEMORY: usize = 16 << 20;
-/// Pages of a window under this budget: a quarter of what frames may take.
+/// Pages of a window under this budget: a quarter of the bytes that frames may take.
 const WINDOW: u64 = (MEMORY / PAGE / 4 * 3 / 4) as u64;
 
 fn engine(policies: &str, reads: AsyncReads) -> Engine {

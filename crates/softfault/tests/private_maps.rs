@@ -1,4 +1,4 @@
-//! Private maps of files: what they show, what they keep to themselves, and system calls
+//! Private maps of files: their bytes, writes that stay with the map, and system calls
 //! on them.
 
 mod child;
@@ -27,7 +27,7 @@ fn engine() -> Engine {
 }
 
 fn copy(engine: &Engine, options: &MmapOptions, file: &File) -> MmapMut {
-    // SAFETY: nobody writes to the file who is not said to.
+    // SAFETY: nobody writes to the file but where a test says so.
     unsafe { options.map_copy_with(engine, file) }.unwrap()
 }
 
@@ -94,7 +94,7 @@ fn from_any_byte_on_and_as_long_as_asked() {
             // SAFETY: nobody writes to the file.
             let mut theirs = unsafe { theirs.map_copy(&file) }.unwrap();
             assert_eq!(ours.len(), theirs.len(), "{offset} {len:?}");
-            // What is in the file, and in its last page.
+            // The bytes of the file, and of its last page.
             let end = 100_000_usize.next_multiple_of(PAGE) - offset as usize;
             let end = end.min(ours.len());
             assert!(ours[..end] == theirs[..end], "{offset} {len:?}");
@@ -228,7 +228,7 @@ fn system_calls_on_pages_in_swap() {
     let mut buffer = vec![0; bytes];
     assert_eq!(map.read_at(&mut buffer, 3), Ok(bytes - 3));
     assert!((3..bytes).all(|at| buffer[at - 3] == byte_at(at)));
-    // What is pinned may be given to the kernel, whoever else lets go of it.
+    // Pinned pages may be given to the kernel, whoever else lets go of them.
     let one = map.pin(100..LEAST_MEMORY / 4).unwrap();
     let other = map.pin(5000..LEAST_MEMORY / 8).unwrap();
     drop(other);
@@ -243,7 +243,7 @@ fn system_calls_on_pages_in_swap() {
     assert!(grown < 16 * PAGE as u64, "{grown}");
 }
 
-/// Presses on the memory, then has the kernel write to what it was given.
+/// Presses on the memory, then has the kernel write to its target buffer.
 struct Pressing<'a> {
     file: &'a File,
     /// Pages of the map that is read into, and not of the part that is.

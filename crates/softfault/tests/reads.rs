@@ -1,5 +1,5 @@
-//! Files read past the kernel's page cache, through it, and by what memory there is: what comes from the disk,
-//! what stays in the page cache, and that bytes are the same.
+//! Files read past the kernel's page cache, through it, and by the memory that there is: the bytes that come from the disk,
+//! the pages that stay in the page cache, and that bytes are the same.
 
 mod child;
 mod files;
@@ -69,7 +69,7 @@ fn cached(file: &File) -> Option<usize> {
     const CACHESTAT: i64 = 451;
     let (range, mut found) = ([0u64; 2], [0u64; 5]);
     let (from, into) = (range.as_ptr(), found.as_mut_ptr());
-    // SAFETY: reads and fills what it is given.
+    // SAFETY: reads and fills the given bytes.
     let answer = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), from, into, 0) };
     (answer == 0).then(|| found[0] as usize * PAGE)
 }
@@ -102,8 +102,8 @@ fn named(name: &str) -> Reads {
     }
 }
 
-/// In a child: joins a memory cgroup if there is one to join, maps a file, touches all of it and says what
-/// that took.
+/// In a child: joins a memory cgroup if there is one to join, maps a file, touches all of it and prints the
+/// bytes read and the engine's peak.
 fn scan_in_child(scenario: &str) {
     let mut words = scenario.split(' ');
     let mut word = || words.next().expect("a word");
@@ -124,7 +124,7 @@ fn scan_in_child(scenario: &str) {
     println!("direct={}", stats.read_direct_bytes);
 }
 
-/// What a child that scans says.
+/// The output of a child that scans.
 struct Scanned {
     disk: usize,
     peak: usize,
@@ -172,7 +172,7 @@ fn has_room(bytes: usize) -> bool {
     field("MemFree:") > field("MemTotal:") / 16 + bytes || field("MemAvailable:") / 16 > bytes
 }
 
-/// What stays in the page cache is the kernel's to take at any time, and any program's to drop that may; a virtual machine
+/// Pages of the page cache are the kernel's to take at any time, and any program's to drop that may; a virtual machine
 /// may give pages back to its host that nobody has used for a second. Whether pages went so, a file shows that nobody else
 /// reads, and that is as large as any of the test's.
 fn undisturbed(test: impl Fn()) {
@@ -215,7 +215,7 @@ fn a_second_process_reads_nothing_from_the_disk() {
     }
     let file = Named::new("second", BYTES);
     if !counts(&file) {
-        return println!("what is read from this disk is not counted");
+        return println!("reads from this disk are not counted");
     }
     undisturbed(|| twice(TEST, &file, BYTES));
 }
@@ -284,12 +284,12 @@ fn set_limit(group: &Path, limit: usize) -> bool {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What stays in the page cache goes to its parent.
+        // Pages left in the page cache go to its parent.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// What does not fit goes past the page cache, and what others have there stays; what fits is left there.
+/// A file that does not fit goes past the page cache, and other programs' pages there stay; a file that fits is left there.
 #[test]
 fn a_memory_cgroup_bounds_the_page_cache() {
     const TEST: &str = "a_memory_cgroup_bounds_the_page_cache";
@@ -304,7 +304,7 @@ fn a_memory_cgroup_bounds_the_page_cache() {
         Named::new("small", 24 * MIB),
     );
     if !counts(&large) || !has_room(24 * MIB) {
-        return println!("what is read from this disk is not counted, or memory is short");
+        return println!("reads from this disk are not counted, or memory is short");
     }
     undisturbed(|| bounded(TEST, &large, &small, &group));
 }
@@ -328,7 +328,7 @@ fn bounded(test: &str, large: &Named, small: &Named, group: &Group) {
     let again = scan(test, "auto", small, Some(group));
     assert_eq!(again.disk, 0);
 
-    // What is there is taken from there, whether it would fit or not, and stays.
+    // Pages that are there are taken from there, whether the file would fit or not, and stay.
     large.drop_cache();
     let text = fs::read(&large.path).expect("read");
     drop(text);
@@ -403,7 +403,7 @@ fn bytes_are_the_same_by_each() {
     }
 }
 
-/// What read(2) would see is what a page shows that is read after the write, written back or not.
+/// A page that is read after a write shows the bytes that read(2) would see, written back or not.
 #[test]
 fn a_write_is_seen_when_the_page_is_read_again() {
     for reads in ALL {
@@ -507,7 +507,7 @@ fn the_environment_says_how_to_read() {
     );
 }
 
-/// In a child: joins a memory cgroup, and touches a file for as long as the budget is not what a limit makes of it.
+/// In a child: joins a memory cgroup, and touches a file until the budget is the one that a limit makes of it.
 fn follow_in_child(scenario: &str) {
     let (group, path) = scenario.split_once(' ').expect("two words");
     let group = Path::new(group);

@@ -1,4 +1,4 @@
-//! Memory that goes to a map as it is, 2 MiB at a time: the bytes, the budget, and what the program may do with such pages.
+//! Memory that goes to a map as it is, 2 MiB at a time: the bytes, the budget, and the program's calls on such pages.
 
 mod child;
 mod files;
@@ -198,7 +198,7 @@ fn a_child_reads_memory_that_its_parent_moved_and_the_parent_goes_on() {
     }
 }
 
-/// The kernel keeps what it was handed, and it stays what it was: memory is not used for other pages of the file.
+/// The kernel keeps pages that it was handed, with their bytes: the memory is not used for other pages of the file.
 #[test]
 fn a_pipe_has_moved_pages_that_were_evicted() {
     let file = made_file("spliced", FILE);

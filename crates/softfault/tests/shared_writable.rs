@@ -1,4 +1,4 @@
-//! Maps that write to their file: what other maps of it, calls, children and later processes see.
+//! Maps that write to their file, as other maps of it, calls, children and later processes see them.
 
 mod child;
 mod small_disk;
@@ -94,7 +94,7 @@ fn writes_are_seen_by_all_at_once() {
     let counts = engine.stats().kernel;
     assert!(counts.shared_maps > counted.shared_maps);
     assert!(counts.shared_bytes >= counted.shared_bytes + (PAGES * PAGE) as u64);
-    // The engine may have it back, and has what was written.
+    // The engine may have it back, and has the written bytes.
     drop((map, after));
     before.change_server(false).unwrap();
     for page in 0..PAGES {
@@ -159,7 +159,7 @@ fn a_child_of_fork_writes_to_the_same_file() {
     assert_eq!((map[PAGE], byte(&seen, PAGE)), (8, 8));
 }
 
-/// However a process ends, what it has written is in the file.
+/// However a process ends, its writes are in the file.
 #[test]
 fn nothing_is_lost_at_the_end_of_a_process() {
     const TEST: &str = "nothing_is_lost_at_the_end_of_a_process";
@@ -268,7 +268,7 @@ fn raw_maps_are_pointers_to_the_same() {
     assert!(empty.as_ptr().addr().is_multiple_of(PAGE));
 }
 
-/// Behind the end of the file is SIGBUS, and what can be asked beforehand is an error.
+/// A touch behind the end of the file is SIGBUS; a method that can be asked beforehand answers with an error.
 #[test]
 fn behind_the_end_is_an_error() {
     let _alone = alone();
@@ -313,7 +313,7 @@ fn a_full_disk_is_an_error() {
         assert_eq!(map.write_at(&[1; PAGE], 0), Ok(PAGE));
         assert!(map.write_at(&vec![2; small_disk::BYTES], 0).is_err());
         assert!(map.populate(..).is_err());
-        assert_eq!(map[0], 2, "what there was room for is written");
+        assert_eq!(map[0], 2, "the pages that there was room for are written");
         let status = forked(|| {
             map[small_disk::BYTES - 1] = 3;
             0
@@ -322,7 +322,7 @@ fn a_full_disk_is_an_error() {
     });
 }
 
-/// Drawn: maps of both kinds come and go, over one engine, beside calls; each byte is what was written last.
+/// Drawn: maps of both kinds come and go, over one engine, beside calls; each byte is the last one written there.
 #[test]
 fn drawn_operations_beside_a_model() {
     let _alone = alone();

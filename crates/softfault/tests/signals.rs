@@ -70,7 +70,7 @@ fn errno_is_kept_across_faults() {
     assert!(engine.stats().evicted > 0);
 }
 
-/// A store that says what it sees, and reads only when it is let.
+/// A store that tells of each read, and reads only when it is let.
 struct Gate {
     bytes: u64,
     /// The mask in which the last read ran.
@@ -215,7 +215,7 @@ fn sigint_ends_a_process_whose_threads_wait_in_faults() {
         std::thread::spawn(|| check(map, 10));
     }
     gate.wait_begun(1);
-    // Only those who wait in a fault let the signal in.
+    // Only the threads that wait in a fault let the signal in.
     mask(libc::SIG_BLOCK, &[libc::SIGINT]);
     // SAFETY: sends this process a signal.
     unsafe { libc::kill(libc::getpid(), libc::SIGINT) };
@@ -381,7 +381,7 @@ extern "C" fn previous(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_
         SEEN[1].store((*info).si_code as usize, SeqCst);
         SEEN[2].store((*info).si_addr() as usize, SeqCst);
         if (*info).si_code > 0 {
-            // Of a fault: print what the test asks for and end.
+            // Of a fault: print the answer that the test asks for, and end.
             libc::_exit(if SEEN[2].load(SeqCst) == EXPECTED.load(SeqCst) {
                 42
             } else {

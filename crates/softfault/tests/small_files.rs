@@ -44,7 +44,7 @@ fn watched<T>(name: &str, test: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Raises the limit on open files to what is allowed; returns it.
+/// Raises the limit on open files to the most allowed; returns it.
 fn open_files() -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

@@ -1,7 +1,7 @@
-//! What the handler needs of the stack that it finds itself on.
+//! The handler's need of the stack that it runs on.
 //!
 //! The stacks here are painted before use, so that afterwards the deepest byte
-//! written is known; an empty handler of another signal tells what of that is
+//! written is known; an empty handler of another signal tells the part of that which is
 //! the kernel's.
 
 mod child;
@@ -243,8 +243,8 @@ fn a_handler_on_an_alternate_stack_may_touch_a_map() {
     let stride: Vec<_> = (0..4000).map(|i| i * 1021 * 4096 % map.len()).collect();
     let all = [vec![5 << 20], order, stride, random(map.len(), 2000)];
     // The handler's frame, ours and twice the kernel's are more than std's
-    // stacks where processors have large registers (AVX-512): what is sure
-    // there is a fault that neither reads ahead nor evicts.
+    // stacks where processors have large registers (AVX-512): only a
+    // fault that neither reads ahead nor evicts is sure to fit there.
     let sure = match scenario.as_str() {
         "as std" => {
             map.advise(Advice::Random).unwrap();

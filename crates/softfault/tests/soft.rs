@@ -1,5 +1,5 @@
-//! The engine over soft page tables, on real files: what it shows is what the
-//! file holds and what was written, under the budget.
+//! The engine over soft page tables, on real files: it shows the bytes that the
+//! file holds or that were written, under the budget.
 
 mod files;
 
@@ -234,7 +234,7 @@ fn a_child_of_fork_is_told_and_harms_nobody() {
     map.read_at(&mut [0], 0).unwrap();
 }
 
-/// Addresses are used again: a fork that is older than a map has at its place what was there.
+/// Addresses are used again: a fork that is older than a map has at its place the bytes of the map before it.
 #[test]
 fn a_fork_knows_no_map_that_is_younger() {
     let engine = engine(LEAST_MEMORY);

@@ -79,7 +79,7 @@ fn steal(own: &[&File], foreign: &File, reads: &AtomicU64, over: &AtomicBool) {
         }
         round += 1;
         for fd in stolen.drain() {
-            // SAFETY: what was just put there.
+            // SAFETY: the number that was just put there.
             unsafe { libc::close(fd) };
         }
     }

@@ -1,4 +1,4 @@
-//! Files as stores: what they hold, how they are opened, which version they are.
+//! Files as stores: their bytes, how they are opened, and their versions.
 
 mod store_scene;
 
@@ -105,7 +105,7 @@ fn holes_and_data_alternate_as_written() {
             Extent::Hole(pages(11..21)),
         ];
         assert_eq!(extents(&store), expected);
-        // From the middle, and from what was looked up before.
+        // From the middle, and from extents that were looked up before.
         let middle = (4 * PAGE + 77) as u64;
         assert!(matches!(store.extent(middle), Ok(Extent::Data(range)) if range.contains(&middle)));
         assert_eq!(extents(&store), expected);

@@ -296,7 +296,7 @@ fn a_child_leaves_its_parents_reads_alone() {
             if unsafe { store.read(0, mine.page(0), PAGE) } != Ok(PAGE) {
                 return 3;
             }
-            // The child may make rings of its own, and drop what it inherited.
+            // The child may make rings of its own, and drop the inherited ones.
             let own = Rings::with(kind, 1, 64).map(Arc::new);
             let Ok(own) = own else { return 4 };
             let Ok(other) = FileStore::open(scratch.file.as_fd(), Some(own)) else {

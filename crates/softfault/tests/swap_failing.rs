@@ -1,4 +1,4 @@
-//! A swap device that fails: what the user sees. The rows of docs/swap.md.
+//! A swap device that fails, as the user sees it. The rows of docs/swap.md.
 //!
 //! Each engine has 16 MiB, and maps of more than that.
 
@@ -17,7 +17,7 @@ use swap_scene::failing::Failing;
 use swap_scene::until;
 
 const MEMORY: usize = 16 << 20;
-/// Twice what is in memory.
+/// Twice the pages in memory.
 const PAGES: usize = 2 * MEMORY / PAGE;
 
 /// A map that most of is in swap, over either kind of page tables.
@@ -46,7 +46,7 @@ impl Either {
     }
 }
 
-/// What belongs at a place of a page.
+/// The word at a place of a page.
 fn word(page: usize) -> [u8; 8] {
     ((page as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1).to_le_bytes()
 }
@@ -105,7 +105,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Reads them back: an error, or what was written.
+    /// Reads them back: an error, or the written bytes.
     fn check(&self, page: usize) -> Result<(), FaultError> {
         let at = page * PAGE;
         let mut found = [[0; 8]; 2];
@@ -156,7 +156,7 @@ fn a_read_that_fails_is_an_error_of_that_touch_and_of_no_other() {
         for _ in 0..3 {
             assert_eq!(scene.check(page), Err(FaultError::Io(libc::EIO)));
         }
-        // What is in memory is there.
+        // Pages in memory are there.
         let there = (0..PAGES).filter(|&page| scene.check(page).is_ok()).count();
         assert!(there > PAGES / 4, "{there} pages are in memory");
         // The next touch tries again; nothing was lost.
@@ -240,9 +240,9 @@ fn full_swap_is_no_memory_until_something_goes() {
         assert_eq!(refused, Some(FaultError::NoMemory));
         let swap = scene.swap();
         assert!(swap.full > 0 && swap.slots_used > 400, "{swap:?}");
-        // What is in memory is there; for what is in swap there is no room.
+        // Pages in memory are there; for pages in swap there is no room.
         let more = core::mem::replace(&mut scene.map, first);
-        // (Who is told so was patient: one of them will do.)
+        // (A page whose touch reports it has waited long: one of them will do.)
         let found = (0..FEW).find_map(|page| scene.check(page).err());
         assert!(
             matches!(found, None | Some(FaultError::NoMemory)),

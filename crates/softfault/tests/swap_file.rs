@@ -1,4 +1,4 @@
-//! The swap file as a device: what was written comes back, from the disk and from
+//! The swap file as a device: written bytes come back, from the disk and from
 //! memory, plain and compressed.
 
 mod child;

@@ -1,4 +1,4 @@
-//! What the swap file may do in the fault handler: no heap, and little stack.
+//! The swap file's limits in the fault handler: no heap, and little stack.
 
 mod stacks;
 mod store_scene;
@@ -17,7 +17,7 @@ use stacks::{Stack, on_stack};
 use store_scene::{Frames, PAGE};
 use swap_scene::{BOTH, disk, fill};
 
-/// Counts what this thread asks of the heap.
+/// Counts the heap's allocations by this thread.
 struct Counting;
 
 thread_local! {
@@ -58,7 +58,7 @@ unsafe impl Sync for Sources {}
 
 type Use = fn(&dyn SwapDevice, &Frames, &Sources);
 
-/// What a fault may ask of a device, with slots that compress and that do not.
+/// The calls of a fault on a device, with slots that compress and that do not.
 const VERBS: [(&str, Use); 4] = [
     ("write", |file, _, sources| {
         // SAFETY: the frames are ours.
@@ -86,7 +86,7 @@ const VERBS: [(&str, Use); 4] = [
     }),
 ];
 
-/// What reading ahead takes of the handler's 3 KiB anyway.
+/// The part of the handler's 3 KiB that reading ahead takes anyway.
 const MOST_STACK: usize = 1664;
 
 #[test]

@@ -44,13 +44,13 @@ fn fill_up(mounted: &Mounted, compression: Compression, fallocates: bool) {
     assert_eq!(again, Err(StoreError::Io(libc::ENOSPC)));
     discard(&file, batches * BATCH..(batches + 2) * BATCH);
     discard(&file, 0..BATCH);
-    // What is packed finds such a place only where space was taken beforehand.
+    // A packed page finds such a place only where space was taken beforehand.
     if compression == Compression::None || fallocates {
         pages.write(&file, 0, &[2; BATCH / 4]).unwrap();
         pages.check(&file, 0, &[2; BATCH / 4]);
     }
     (1..batches).for_each(is_there);
-    // What is given back can be taken again.
+    // Space that is given back can be taken again.
     discard(&file, 0..batches * BATCH);
     // (ext2 keeps some blocks that tell where blocks are.)
     until(|| file.bytes_on_disk() < 1 << 18);

@@ -1,4 +1,4 @@
-//! System calls on mapped memory: what they answer, and what to use instead.
+//! System calls on mapped memory: their answers, and the methods to use instead.
 
 mod files;
 
@@ -180,7 +180,7 @@ fn ranges_outside_the_map_are_refused() {
     let (_engine, map) = scene("ranges");
     assert_eq!(map.pin(..LEN + 1).unwrap_err(), FaultError::OutOfRange);
     assert_eq!(map.pin(usize::MAX..).unwrap_err(), FaultError::OutOfRange);
-    #[expect(clippy::reversed_empty_ranges, reason = "what a caller may get wrong")]
+    #[expect(clippy::reversed_empty_ranges, reason = "a caller may get this wrong")]
     let reversed = 5..4;
     assert_eq!(map.pin(reversed).unwrap_err(), FaultError::OutOfRange);
     assert_eq!(&map.pin(LEN..).unwrap()[..], b"");

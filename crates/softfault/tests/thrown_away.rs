@@ -38,7 +38,7 @@ fn map(engine: &Engine, file: &File) -> Mmap {
 
 /// Gives advice as a program that knows nothing of us; whether the kernel took it.
 fn madvise(bytes: &[u8], advice: i32) -> bool {
-    // SAFETY: changes what the map shows, if anything.
+    // SAFETY: changes the bytes that the map shows, if anything.
     unsafe { libc::madvise(bytes.as_ptr().cast_mut().cast(), bytes.len(), advice) == 0 }
 }
 
@@ -165,7 +165,7 @@ fn private_memory_is_zeros_or_the_file_again() {
             }
         }
     }
-    // What was never written is zeros without memory.
+    // Memory that was never written is zeros and takes no frame.
     let zeros = engine.map_anon(bytes).unwrap();
     for _ in 0..3 {
         assert!((0..pages).all(|page| touch(&zeros, page * PAGE) == 0));
@@ -208,7 +208,7 @@ fn swap_comes_back(engine: &Engine) {
         for page in 0..pages {
             anon[page * PAGE] = round;
         }
-        // What is resident is thrown away; what is in swap is not touched by it.
+        // Resident pages are thrown away; pages in swap are not touched by it.
         assert!(madvise(&anon, libc::MADV_DONTNEED));
         let left = (0..pages).filter(|page| match touch(&anon, page * PAGE) {
             0 => false,
@@ -291,7 +291,7 @@ fn thrown_away_at_once(engine: &Engine) {
             let mut at = 0;
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 at = (at + 1237 * PAGE) % (bytes - 64 * PAGE);
-                // SAFETY: a part of the map, of which the test says what it may show.
+                // SAFETY: a part of the map; the test knows the bytes that it may show.
                 unsafe { libc::madvise((start + at) as *mut _, 64 * PAGE, libc::MADV_DONTNEED) };
             }
         });
@@ -301,7 +301,7 @@ fn thrown_away_at_once(engine: &Engine) {
                 unsafe { ((start + at) as *mut u8).write_volatile(round) };
             }
             for at in (0..bytes).step_by(PAGE) {
-                // What was there, or zeros.
+                // The former byte, or zero.
                 let found = touch(&anon, at);
                 assert!(found <= round, "{found} in round {round}");
             }
@@ -320,7 +320,7 @@ fn memory_that_the_program_unmapped_is_an_error() {
     let engine = engine();
     let map = map(&engine, &file);
     assert_eq!(touch(&map, 0), byte_at(0));
-    // SAFETY: what the rest of this process does not look at but for the test.
+    // SAFETY: only the test looks at these pages, and nothing else in this process.
     unsafe { libc::munmap(map.as_ptr().cast_mut().cast(), 4 * PAGE) };
     assert_eq!(touch(&map, 5 * PAGE), byte_at(5 * PAGE));
     touch(&map, 0);
@@ -336,7 +336,7 @@ fn sealed_memory_is_right_and_stays() {
     let file = made_file("sealed", 20 << 20);
     let engine = engine();
     let sealed = map(&engine, &file);
-    // SAFETY: what is sealed can be used as before.
+    // SAFETY: sealed memory can be used as before.
     let done = unsafe { libc::syscall(MSEAL, sealed.as_ptr(), 4 << 20, 0) };
     if done != 0 {
         return println!("no mseal here: {}", std::io::Error::last_os_error());
@@ -347,7 +347,7 @@ fn sealed_memory_is_right_and_stays() {
     assert!(engine.stats().evicted > 0);
     drop(sealed);
     drop(engine);
-    // What could not be unmapped is nobody's.
+    // A window that could not be unmapped is never used again.
     let again = self::engine();
     check_all(&map(&again, &file), -4);
 }

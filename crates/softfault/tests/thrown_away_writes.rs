@@ -1,4 +1,4 @@
-//! madvise(2) of the program's own on maps that write to their file over the engine, however faults arrive: what is thrown away is
+//! madvise(2) of the program's own on maps that write to their file over the engine, however faults arrive: a page that is thrown away is
 //! either written before, or as the file has it again.
 
 mod child;
@@ -54,7 +54,7 @@ fn pages_with_expected_writes_may_be_gone() {
     for folio in (FOLIO..PAGES).step_by(FOLIO) {
         // Two pages before it are written to: with the first, all of the folio may be, and its frames stay.
         (folio..folio + 4).for_each(|page| map[page * PAGE] = 77);
-        // Some of what was written to, and of what was not.
+        // Some pages that were written to, and some that were not.
         throw_away(&map, folio + 2..folio + 9);
         if folio % (3 * FOLIO) == 0 {
             map.flush().unwrap();

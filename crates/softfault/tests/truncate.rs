@@ -19,7 +19,7 @@ fn engine() -> Engine {
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: what it shows while others write is what is tested.
+    // SAFETY: the bytes that it shows while others write are the subject of the test.
     unsafe { engine.map(file) }.unwrap()
 }
 
@@ -48,7 +48,7 @@ fn past_the_new_end_pin_is_an_error() {
     );
     let written = map.write_to(.., &mut std::io::sink()).unwrap_err();
     assert_eq!(written.kind(), std::io::ErrorKind::UnexpectedEof);
-    // What is left is right, the last page is zeros after the end.
+    // The rest is right, the last page is zeros after the end.
     check(&map, (1 << 20) - 1);
     check(&map, (1 << 20) + 99);
     assert!((100..PAGE).all(|at| byte(&map, (1 << 20) + at) == 0));
@@ -149,7 +149,7 @@ fn past_the_new_end_the_users_handler_gets_the_address() {
         assert_eq!(handler::CODE.load(SeqCst), 2, "BUS_ADRERR");
     }
     assert_eq!(engine.stats().failed_touches, 3);
-    // The thread's signals are as they were: what is there is still served.
+    // The thread's signals are as they were: bytes within the file are still served.
     assert!(handler::touch(&map[500_000]));
     check(&map, 500_000);
 }
@@ -202,7 +202,7 @@ fn the_engines_truncate_takes_pages_out_and_growing_shows_new_bytes() {
     file.write_all_at(&[7; PAGE], 3 << 20).unwrap();
     assert_eq!(byte(&map, 3 << 20), 7);
     assert_eq!(map.len(), 4 << 20);
-    // What is longer than the map was needs a new one.
+    // A file that is longer than the map was needs a new one.
     let longer = self::map(&engine, &file);
     assert_eq!(longer.len(), 6 << 20);
     assert_eq!(byte(&longer, 3 << 20), 7);
@@ -249,7 +249,7 @@ fn a_change_by_others_shows_after_invalidate_and_in_new_maps() {
     check(&old, 40_000);
     file.write_all_at(&[0xEE; 100_000], 0).unwrap();
     check(&old, 40_000);
-    // A new map sees what is there now; the old one is left as it was.
+    // A new map sees the present bytes; the old one is left as it was.
     let new = map(&engine, &file);
     assert_eq!(byte(&new, 40_000), 0xEE);
     check(&old, 40_000);

@@ -62,7 +62,7 @@ fn the_first_engine_chooses_the_locks() {
             use_it(&second.unwrap());
             continue;
         }
-        // A fallback is for what the machine does not allow.
+        // A fallback is for calls that the machine does not allow.
         let fallback = builder(kind).fallback(Fallback::Kernel).build();
         for refused in [second, fallback] {
             let error = refused.unwrap_err();

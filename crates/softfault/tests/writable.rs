@@ -84,7 +84,7 @@ fn all_maps_of_the_engine_see_it_at_once() {
     assert_eq!(
         in_file(&file, 9 * PAGE),
         3,
-        "what is dropped is in the file"
+        "pages of a dropped map are in the file"
     );
 }
 
@@ -223,7 +223,7 @@ fn system_calls_get_pages_that_they_can_write_to() {
     assert!(content[..2 * PAGE] == content[100 * PAGE..102 * PAGE]);
 }
 
-/// A flush of many pages protects all of the window: what is dirty beside them is open to a system call all the same.
+/// A flush of many pages protects all of the window: dirty pages beside them are open to a system call all the same.
 #[test]
 fn pinned_pages_in_a_protected_window_are_open_to_system_calls() {
     const FOLIOS: usize = 80;
@@ -330,7 +330,7 @@ fn a_file_becomes_shorter_and_longer() {
     // SAFETY: nobody relies on the bytes.
     unsafe { map.unchecked_advise_range(UncheckedAdvice::Remove, 0, 4 * PAGE) }.unwrap();
     assert_eq!((byte(&map, PAGE), byte(&map, 4 * PAGE)), (0, 0xCD));
-    // As madvise(2) has it, nothing of what is locked.
+    // As madvise(2) has it, no locked page is taken.
     map.lock().unwrap();
     // SAFETY: as above.
     let refused = unsafe { map.unchecked_advise_range(UncheckedAdvice::Remove, 0, PAGE) };
@@ -397,7 +397,7 @@ fn a_file_that_others_make_longer_is_reached_by_its_maps() {
     assert_eq!(content[10 * PAGE + 4], 1);
 }
 
-/// Of the page that the file ended in: what maps store where others have moved the end on, and what others append.
+/// The page that the file ended in: stores by maps after others have moved the end on, and others' appends.
 #[test]
 fn both_write_to_the_page_that_the_file_ended_in() {
     const END: usize = 10 * PAGE + 5;
@@ -434,7 +434,7 @@ fn both_write_to_the_page_that_the_file_ended_in() {
     assert_eq!((content[END + 200], content[END + 201]), (0, 7));
 }
 
-/// A touch past the end that looks how long the file is, and a truncate at the same time: what was cut off stays so.
+/// A touch past the end that looks how long the file is, and a truncate at the same time: the range that was cut off stays so.
 #[test]
 fn a_touch_past_the_end_does_not_make_a_file_longer() {
     const LONG: usize = 200 * PAGE;
@@ -509,7 +509,7 @@ fn a_full_disk_is_an_error() {
         let refused = map.write_at(&vec![2; small_disk::BYTES], 0);
         assert_eq!(refused, Err(FaultError::Io(libc::ENOSPC)));
         assert_eq!(map.populate(..), Err(FaultError::Io(libc::ENOSPC)));
-        assert_eq!(map[0], 2, "what there was room for is written");
+        assert_eq!(map[0], 2, "the pages that there was room for are written");
         assert_eq!(byte(&map, small_disk::BYTES - 1), 0, "a hole is read");
         map.flush().unwrap();
         let status = forked(|| {

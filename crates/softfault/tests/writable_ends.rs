@@ -1,4 +1,4 @@
-//! Maps that write to their file over the engine: what is left of it when the process ends, and when the file takes nothing.
+//! Maps that write to their file over the engine: the file's bytes when the process has ended, and when the file takes nothing.
 
 mod child;
 mod write_scene;
@@ -7,7 +7,7 @@ use child::{command, scenario};
 use std::fs::File;
 use write_scene::{PAGE, Scratch, engine, write};
 
-/// What an end of the process that lets us run anything leaves behind is in the file.
+/// Stores are in the file after each kind of end at which the process still runs code of ours.
 #[test]
 fn a_process_that_ends_by_itself_loses_nothing() {
     const TEST: &str = "a_process_that_ends_by_itself_loses_nothing";
@@ -69,7 +69,7 @@ fn write_errors_are_reported_once_and_pages_stay() {
     assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{error}");
     assert_eq!(map.dirty_bytes(), 32 * PAGE as u64);
     assert!(engine.stats().write_errors > 0);
-    // They are open to system calls, which write what is there already.
+    // They are open to system calls, which write the bytes that are there already.
     let mut same = File::open(path).unwrap();
     let before = map[40 * PAGE..42 * PAGE].to_vec();
     map.read_from(40 * PAGE..42 * PAGE, &mut same).unwrap();

@@ -1,4 +1,4 @@
-//! Maps that write to their file over the engine, in a process that is killed at drawn moments: what is in the file then.
+//! Maps that write to their file over the engine, in a process that is killed at drawn moments: the bytes in the file then.
 //!
 //! ```text
 //!   SOFTFAULT_KILLS=1_000   so many kills of each kind, and a fiftieth of them after seconds
@@ -37,7 +37,7 @@ fn kill(test: &str, scratch: &Scratch, pause: Duration) -> u64 {
     child.kill().unwrap();
     child.wait().unwrap();
     let said = std::io::read_to_string(output).unwrap();
-    // The first comes behind what the harness says; of the last a part may be missing.
+    // The first comes behind the harness's own line; of the last a part may be missing.
     let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let last = whole.rsplit("done ").next().unwrap_or("");
     last.trim().parse().unwrap_or(0)
@@ -76,7 +76,7 @@ fn stored(page: &[u8], number: usize, before: impl Fn(u64, u64) -> bool) -> u64 
     first
 }
 
-/// What a flush had covered is in the file, nothing is older than the flush says, and nothing newer than what was stored.
+/// Pages that a flush had covered are in the file, nothing is older than the flush says, and nothing newer than the last store.
 #[test]
 fn flushed_stores_survive_a_kill() {
     const TEST: &str = "flushed_stores_survive_a_kill";
@@ -179,7 +179,7 @@ fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What nobody flushes is written back by age: 5 seconds, and what writing takes, for which there are five more here. It takes
+/// Pages that nobody flushes are written back by age: 5 seconds, and the time of writing, for which there are five more here. It takes
 /// seconds a kill, so few of many are of this kind.
 #[test]
 fn nothing_is_lost_that_is_old() {

@@ -1,5 +1,5 @@
-//! Two processes, each with an engine of its own, take turns at one file: what one has flushed the other has once it has
-//! given its pages away. Drawn, beside a model.
+//! Two processes, each with an engine of its own, take turns at one file: bytes that one has flushed the other sees once the
+//! other has given its pages away. Drawn, beside a model.
 
 mod child;
 mod write_scene;
@@ -15,7 +15,7 @@ use write_scene::{PAGE, Scratch, engine, write};
 const BYTES: usize = (20 << 20) + 321;
 const TEST: &str = "two_processes_take_turns";
 
-/// What a process is told to do with a part of the file.
+/// An order to a process about a part of the file.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
     verb: Verb,

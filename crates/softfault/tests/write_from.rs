@@ -366,7 +366,7 @@ fn whole_pages_are_written_beside_readers_and_eviction() {
     assert!(scratch.content().iter().all(|&byte| byte == 5));
 }
 
-/// The blocks of what the file has become longer by are asked for, also in the part that it ended in, and those of what was cut off once more.
+/// The blocks of the range that a lengthened file has gained are asked for, also in its former last page, and those of a range that was cut off once more.
 #[test]
 fn blocks_of_a_lengthened_file_are_reserved_at_the_store() {
     small_disk::with_file("w-longer", |file| {
@@ -424,8 +424,8 @@ fn a_file_of_holes_is_written_in_order_with_few_faults() {
     }
 }
 
-/// A file system that its kernel has made read-only: what was written stays in memory and is read, each flush says why it is not in the
-/// file, and what a flush had covered before is there.
+/// A file system that its kernel has made read-only: written bytes stay in memory and are read, each flush says why they are not in the
+/// file, and bytes that a flush had covered before are there.
 #[test]
 fn a_file_system_that_becomes_read_only_keeps_flushed_stores() {
     let dir = std::env::temp_dir().join(format!("softfault-w-remount-{}", std::process::id()));

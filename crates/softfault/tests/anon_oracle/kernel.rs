@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 pub struct Kernel {
     places: Places,
     file: File,
-    /// The pages of each map, or of what is left of one, and where they are.
+    /// The pages of each map, or of the rest of one, and where they are.
     maps: Vec<(Range<usize>, usize)>,
 }
 
@@ -65,7 +65,7 @@ impl Memory for Kernel {
             let at = |page: usize| start + (page - all.start) * PAGE;
             let part = pages.start.clamp(all.start, all.end)..pages.end.clamp(all.start, all.end);
             if !part.is_empty() {
-                // SAFETY: nobody touches what is not in `places`.
+                // SAFETY: nobody touches pages that are not in `places`.
                 let done = unsafe { libc::munmap(at(part.start) as *mut _, part.len() * PAGE) };
                 assert_eq!(done, 0, "{}", io::Error::last_os_error());
             }
@@ -83,7 +83,7 @@ impl Memory for Kernel {
         let start = self.map_of(&pages).1;
         let protection = if is_writable { BOTH } else { libc::PROT_READ };
         let bytes = pages.len() * PAGE;
-        // SAFETY: who touches it asks `places` first.
+        // SAFETY: whoever touches it asks `places` first.
         let done = unsafe { libc::mprotect(start as *mut libc::c_void, bytes, protection) };
         assert_eq!(done, 0, "{}", io::Error::last_os_error());
         self.places.set_writable(&pages, is_writable);
@@ -122,7 +122,7 @@ impl Memory for Kernel {
             let part = pages.start.max(all.start)..pages.end.min(all.end);
             if !part.is_empty() {
                 let (addr, bytes) = (at(part.start) as *mut libc::c_void, part.len() * PAGE);
-                // SAFETY: of the arena; the model knows what is there then.
+                // SAFETY: of the arena; the model knows the bytes that are there then.
                 let done = unsafe {
                     match (advice, verb) {
                         (Some(advice), _) => libc::madvise(addr, bytes, advice),

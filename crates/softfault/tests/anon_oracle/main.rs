@@ -1,5 +1,5 @@
 //! Random operations on softfault's private memory and on the kernel's, in processes
-//! that fork: both must show what the model says, byte by byte, and every touched page is
+//! that fork: both must show the model's bytes, and every touched page is
 //! paid for; and the same where most of it is in a swap file.
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `world` | all spaces, each of which is a process, and who is asked |
+//! | `world` | all spaces, each of which is a process, and which of them is asked |
 //! | `process` | one of them, and how it forks |
-//! | `wire` | what is asked and answered |
+//! | `wire` | requests and answers |
 //! | `memory`, `softfault_side`, `kernel` | private memory of one process, on each side |
 //! | `places` | where pages are, and touches |
 
@@ -102,7 +102,7 @@ fn both_show_the_same_from_swap() {
     });
 }
 
-/// With more swap than a list ever has in use: what is inherited stays while children
+/// With more swap than a list ever has in use: inherited slots stay while children
 /// live.
 fn swapping(memory: usize, compression: Compression) -> Builder {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(512 << 20);

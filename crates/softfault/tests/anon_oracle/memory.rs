@@ -5,7 +5,7 @@ use softfault_engine::mm::MmError;
 use softfault_oracle::{Expected, MemoryVerb, Paid};
 use std::ops::Range;
 
-/// What obeys in one process. Pages are those of the arena.
+/// Memory of one process that does the operations. Pages are those of the arena.
 pub trait Memory: Sync {
     /// Where they are.
     fn places(&self) -> &Places;
@@ -20,7 +20,7 @@ pub trait Memory: Sync {
     /// Everything is unmapped.
     fn clear(&mut self);
 
-    /// Asserts what always holds.
+    /// Asserts the invariants.
     fn check(&self, _paid: Paid) {}
     /// The first that is not in memory.
     fn absent(&self, _pages: &[usize]) -> Option<usize> {

@@ -50,7 +50,7 @@ impl Places {
         self.0[page].is_some_and(|place| place.start == start)
     }
 
-    /// Ranges of what is mapped.
+    /// Ranges of mapped pages.
     pub fn mapped(&self) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for page in (0..self.0.len()).filter(|&page| self.0[page].is_some()) {
@@ -62,7 +62,7 @@ impl Places {
         ranges
     }
 
-    /// The addresses of what is mapped.
+    /// The addresses of mapped pages.
     pub fn addresses(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().flatten().map(|place| place.start)
     }
@@ -113,7 +113,7 @@ fn write_as_a_call(start: usize, bytes: &[u8]) -> Expected {
         iov_len: bytes.len(),
     };
     let (source, target) = (iovec(bytes.as_ptr() as usize), iovec(start));
-    // SAFETY: the source is a slice; the target is what the model says is read-only.
+    // SAFETY: the source is a slice; the target is read-only by the model.
     let written = unsafe { libc::process_vm_writev(libc::getpid(), &source, 1, &target, 1, 0) };
     match written {
         -1 => {

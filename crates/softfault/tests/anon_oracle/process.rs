@@ -1,4 +1,4 @@
-//! One space: what a process has, and how it forks.
+//! One space: a process's memory, and how it forks.
 
 use crate::kernel::Kernel;
 use crate::memory::Memory;
@@ -16,13 +16,13 @@ use std::thread::JoinHandle;
 /// Threads that touch pages while the process forks.
 const READERS: usize = 2;
 
-/// What a process has: the same on both sides.
+/// A process's memory: the same on both sides.
 pub struct Process {
     pub softfault: Softfault,
     pub kernel: Kernel,
 }
 
-/// Who goes on after a fork.
+/// The process that goes on after a fork.
 pub enum Forked {
     Parent,
     Child,
@@ -47,7 +47,7 @@ impl Process {
         Box::new(Way(self.side(side).places()))
     }
 
-    /// Does what can be done without another process.
+    /// Does the operations that need no other process.
     pub fn obey(&mut self, request: &Request) -> Answer {
         let Request {
             verb, side, more, ..
@@ -86,17 +86,17 @@ impl Process {
                 self.softfault.finish(more != 0);
                 self.kernel.clear();
             }
-            Verb::Fork => unreachable!("who forks must know who goes on"),
+            Verb::Fork => unreachable!("a caller that forks must know which process goes on"),
         }
         Answer::DONE
     }
 
-    /// Makes a child by `fork(2)`, while threads touch what there is.
+    /// Makes a child by `fork(2)`, while threads touch all mapped pages.
     pub fn fork(&self) -> Forked {
         reap();
         let sides = [self.side(0), self.side(1)];
         let pages = sides.iter().flat_map(|side| side.places().addresses());
-        // Where it is said what is paid for, only the model touches.
+        // Where paid pages are compared with the model's, only the model touches.
         let pages = pages.filter(|_| self.softfault.swaps);
         let readers = Readers::begin(pages.collect());
         // SAFETY: the child goes on here, and ends with `_exit`.
@@ -111,7 +111,7 @@ impl Process {
         Forked::Parent
     }
 
-    /// In a child: does what it is asked for by who listens, and ends. The process is a
+    /// In a child: does the listener's requests, and ends. The process is a
     /// copy, of which nothing is given back to the parent.
     pub fn serve(&mut self, listener: &SocketAddr) -> ! {
         let served = catch_unwind(AssertUnwindSafe(|| {
@@ -185,7 +185,7 @@ struct Readers {
 }
 
 impl Readers {
-    /// Begins, and returns when each touches what it can.
+    /// Begins, and returns when every thread runs.
     fn begin(pages: Vec<usize>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let begun = Arc::new(AtomicUsize::new(0));

@@ -54,7 +54,7 @@ impl Map {
         let (offset, len) = (range.start, range.len());
         let advise = |advice| of_map!(self, map => map.advise_range(advice, offset, len));
         let unchecked = |advice| {
-            // SAFETY: the model knows what is there then.
+            // SAFETY: the model knows the bytes that are there then.
             of_map!(self, map => unsafe { map.unchecked_advise_range(advice, offset, len) })
         };
         match verb {
@@ -72,7 +72,7 @@ impl Map {
 
 pub struct Softfault {
     engine: Engine,
-    /// What private copies are made of.
+    /// The file that private copies are made of.
     file: File,
     /// Part of it is in swap.
     pub swaps: bool,
@@ -221,7 +221,7 @@ impl Memory for Softfault {
             }
             for part in parts {
                 let bytes = (part.start - all.start) * PAGE..(part.end - all.start) * PAGE;
-                // SAFETY: nobody touches what is not in `places`.
+                // SAFETY: nobody touches pages that are not in `places`.
                 of_map!(map, map => unsafe { map.unmap_part(bytes) }).unwrap();
             }
             true
@@ -302,7 +302,7 @@ impl Memory for Softfault {
 
     fn evict(&mut self) {
         for pages in self.places.mapped() {
-            // What is locked does not go.
+            // Locked pages do not go.
             let _ = self.each_part(&pages, |map, part| {
                 let _ = map.manage(part, MemoryVerb::PageOut);
                 Ok(())

@@ -1,4 +1,4 @@
-//! What is asked of another process, and what it answers.
+//! Requests to another process, and its answers.
 
 use softfault_engine::mm::MmError;
 use softfault_oracle::{Expected, MemoryVerb, Step};
@@ -34,7 +34,7 @@ verbs! {
     Write,
     /// Plans of `more` threads.
     Run,
-    /// What is paid for, from the one to the other of the numbers.
+    /// The pages paid for, from the one to the other of the numbers.
     Check,
     /// The bytes are the numbers of pages.
     Absent,
@@ -94,14 +94,14 @@ impl Request {
     }
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Of an access, or another that can fail so.
     Expected(Expected),
     Mapped(Result<(), MmError>),
     Bytes(Expected, Vec<u8>),
-    /// A page; or who answers.
+    /// A page; or the answering process.
     Page(Option<usize>),
 }
 

@@ -28,7 +28,7 @@ impl Other {
     fn accept(listener: &UnixListener) -> Self {
         let (mut stream, _) = listener.accept().unwrap();
         let Answer::Page(Some(id)) = Answer::receive(&mut stream).unwrap() else {
-            panic!("a child says first who it is");
+            panic!("a child names itself first");
         };
         // SAFETY: no memory involved.
         let process = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) };
@@ -100,7 +100,7 @@ impl Processes {
             assert_eq!(done, Answer::DONE);
         } else if let Forked::Child = self.here.fork() {
             self.others.clear();
-            // SAFETY: only who asks listens; here it is not used any more.
+            // SAFETY: only the asking process listens; here it is not used any more.
             unsafe { libc::close(self.listener.as_raw_fd()) };
             self.here.serve(&self.address);
         }

@@ -52,7 +52,7 @@ pub fn dies_of(signal: i32, test: &str, name: &str) {
 }
 
 /// Runs `scenario` in a child made by `fork()`, and returns its wait status.
-/// The child ends with what the scenario returns, or with 101 if it panics.
+/// The child ends with the scenario's result, or with 101 if it panics.
 pub fn forked(scenario: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child runs the scenario and ends.
     let child = unsafe { libc::fork() };

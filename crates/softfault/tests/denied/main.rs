@@ -1,5 +1,5 @@
-//! System calls that are denied, one by one and together (seccomp: EPERM and ENOSYS): what still works, and what
-//! is an error of which call. Never a wrong byte, never a hang, and no signal for what a call could have refused.
+//! System calls that are denied, one by one and together (seccomp: EPERM and ENOSYS): the parts that still work, and
+//! the error that names each call. Never a wrong byte, never a hang, and no signal where a call could have refused.
 
 #[path = "../child/mod.rs"]
 mod child;
@@ -120,7 +120,7 @@ const USUAL: &str = "process_madvise,madvise,statx,preadv,fallocate,pidfd_open";
 /// The longest that a row may take: a hang is a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a row went: what each step said, and how the process ended.
+/// How a row went: each step's result, and how the process ended.
 #[derive(Debug)]
 struct Row {
     steps: Vec<(String, String)>,
@@ -156,7 +156,7 @@ fn run(test: &str, names: &str, errno: i32, since: Since) -> Row {
     }
 }
 
-/// Waits for a child and ends it if it hangs; what it printed, and how it ended.
+/// Waits for a child and ends it if it hangs; returns its output, and how it ended.
 fn watch(mut child: Child) -> (String, String) {
     let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let read = std::thread::spawn(move || {
@@ -189,7 +189,7 @@ fn watch(mut child: Child) -> (String, String) {
     (words, end)
 }
 
-/// If this process was started for a row: does what is to be done there.
+/// If this process was started for a row: runs the row.
 fn is_row() -> bool {
     let Some(scenario) = child::scenario() else {
         return false;
@@ -243,7 +243,7 @@ impl Row {
     }
 }
 
-/// From the start: it is done without, or what needs it is an error that names it. No touch ends in a signal.
+/// From the start: it is done without, or a call that needs it is an error that names it. No touch ends in a signal.
 #[test]
 fn a_call_that_is_denied_from_the_start_is_named_or_done_without() {
     const TEST: &str = "a_call_that_is_denied_from_the_start_is_named_or_done_without";

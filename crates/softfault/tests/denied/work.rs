@@ -1,4 +1,4 @@
-//! What a program does with the library, step by step: what each came to is printed.
+//! A program's use of the library, step by step: each step's result is printed.
 
 use super::filter::deny;
 use super::scratch;
@@ -142,7 +142,7 @@ pub fn run(calls: &[c_long], errno: i32, since: Since) {
         }
         for page in (0..FILE_PAGES).step_by(5) {
             if copy[page * PAGE] != 7 {
-                wrong("copy: what was written is gone");
+                wrong("copy: written bytes are gone");
             }
         }
         println!("copy: ok");
@@ -198,7 +198,7 @@ fn touches_of_map(map: &Mmap) {
     println!("touch: ok");
 }
 
-/// A child that reads and writes what it has inherited.
+/// A child that reads and writes the memory it has inherited.
 fn forked(anon: &mut [u8]) {
     // SAFETY: the child touches the memory and ends.
     let child = unsafe { libc::fork() };

@@ -50,7 +50,7 @@ fn become_nobody() {
 }
 
 fn forbid_dumps() {
-    // SAFETY: changes what others may see of this process.
+    // SAFETY: changes others' access to this process.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }, 0);
 }
 
@@ -73,7 +73,7 @@ fn an_ordinary_user_that_nobody_may_look_at() {
         let again = Scene::new();
         close_from(3);
         again.check(2);
-        // No thread of ours keeps what the program has given up.
+        // No thread of ours keeps a user, a group or a capability that the program has given up.
         for task in std::fs::read_dir("/proc/self/task").unwrap() {
             let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
             let line = |name: &str| {

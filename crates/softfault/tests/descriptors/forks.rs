@@ -1,10 +1,10 @@
-//! Children of fork that close what they do not know.
+//! Children of fork that close descriptors they do not know.
 
 use crate::scene::{self, Scene, shared};
 use crate::{alone, child, close_from, open, ours};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A word that children share: who waits for it needs no descriptor.
+/// A word that children share: a wait for it needs no descriptor.
 fn word() -> &'static AtomicU32 {
     // SAFETY: mapped for ever, of zeros.
     unsafe { &*(shared(4096) as *const AtomicU32) }

@@ -25,12 +25,12 @@ fn alone(case: impl FnOnce()) {
 
 /// `closefrom(first)`.
 fn close_from(first: u32) {
-    // SAFETY: what a program may do.
+    // SAFETY: a call that a program may make.
     let answer = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
     assert_eq!(answer, 0);
 }
 
-/// Our numbers in this process, and what they are.
+/// Our numbers in this process, and their kinds.
 fn ours() -> Vec<(i32, String)> {
     let names = ["userfaultfd", "pidfd", "pagemap", "io_uring"];
     let known = |(_, name): &(i32, String)| names.iter().any(|of| name.contains(of));

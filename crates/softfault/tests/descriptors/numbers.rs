@@ -7,7 +7,7 @@ use softfault::{AsyncReads, Engine, HugeBacking, HugeMemory};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 fn userfaultfd() -> OwnedFd {
-    // SAFETY: makes a descriptor, and says what it is for.
+    // SAFETY: makes a descriptor, and names its use.
     unsafe {
         let fd = libc::syscall(
             libc::SYS_userfaultfd,
@@ -77,7 +77,7 @@ fn another_file_at_each_of_our_numbers() {
                 assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), *fd) }, *fd);
             }
             scene.check(5);
-            // The program's files are where it has put them, and have what it wrote.
+            // The program's files are where it has put them, and have its bytes.
             for fd in taken {
                 let there = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
                 let own = std::fs::read_link(format!("/proc/self/fd/{}", other.as_raw_fd()));
@@ -135,7 +135,7 @@ fn no_number_is_left() {
             scene.check(2);
             close_from(3);
             scene.check(2);
-            // A window more, by what is open.
+            // One window more, with the descriptors that are open.
             let more = scene.engine.map_anon(1 << 20).unwrap();
             assert!(more.iter().all(|&byte| byte == 0));
         });

@@ -111,7 +111,7 @@ pub struct Scene {
 impl Scene {
     pub fn new() -> Self {
         let builder = Engine::builder().by_kernel(false).memory(BUDGET);
-        // SAFETY: the device has what was written.
+        // SAFETY: the device gives back the bytes written to it.
         let engine = unsafe { builder.swap_device(Shared::new()) }
             .build()
             .unwrap();
@@ -157,7 +157,7 @@ pub fn write(memory: &mut [u8], round: u64) {
     }
 }
 
-/// Fails if pages do not have what was written in that round.
+/// Fails if pages do not have the words of that round.
 #[track_caller]
 pub fn check(memory: &[u8], round: u64, step: usize) {
     for page in (0..memory.len() / PAGE).step_by(step) {

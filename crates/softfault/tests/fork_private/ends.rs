@@ -1,4 +1,4 @@
-//! Who goes first, and what stays behind.
+//! Parents and children that end in either order, and the memory that stays behind.
 
 use crate::child::{forked, wait};
 use crate::scene::{
@@ -181,7 +181,7 @@ fn without_a_directory_a_child_reads_all_and_is_told_when_it_has_no_room() {
     let map = scene(&engine);
     std::fs::remove_dir(&dir).unwrap();
     let status = forked(|| {
-        // What is clean goes without being written.
+        // Clean pages go without being written.
         let rest = engine.stats().swap.unwrap();
         assert_eq!(rest.slots_total, 0);
         let written = (0..PAGES).try_for_each(|page| map.populate(page * PAGE..(page + 1) * PAGE));

@@ -1,4 +1,4 @@
-//! Private maps of files, what is locked, what moves: in a child.
+//! Private maps of files, locked pages, moved maps: in a child.
 
 use crate::child::forked;
 use crate::scene::{BUDGET, PAGE, PAGES, assert_exit, check, engine, scene, write};
@@ -16,7 +16,7 @@ fn numbered(name: &str) -> File {
 }
 
 fn copy(engine: &Engine, file: &File) -> MmapMut {
-    // SAFETY: what others write to the file, these tests do at known times.
+    // SAFETY: only these tests write to the file, at known times.
     unsafe { MmapOptions::new().map_copy_with(engine, file) }.unwrap()
 }
 
@@ -62,7 +62,7 @@ fn a_read_only_map_stays_so_and_may_be_made_writable() {
         crate::scene::check_scene(&map, "child");
         assert_eq!(map.pin(..8).unwrap()[..], map[..8]);
         let status = forked(|| {
-            // SAFETY: within the map; this is what must not be done.
+            // SAFETY: within the map; the write must end the child.
             unsafe { map.as_ptr().cast_mut().write_volatile(1) };
             0
         });

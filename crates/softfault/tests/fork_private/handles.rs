@@ -1,4 +1,4 @@
-//! What the parent's handles are to a child.
+//! The parent's handles in a child.
 
 use crate::child::forked;
 use crate::scene::{BUDGET, PAGE, PAGES, assert_exit, check, check_scene, engine, scene, write};
@@ -26,7 +26,7 @@ fn the_engine_and_its_maps_go_on() {
         check(&small, 3, 1, "child");
         // SAFETY: the child's own copy, used no more: it ends with _exit.
         drop(unsafe { core::ptr::read(&small) });
-        // What was its is given back.
+        // Its memory is given back.
         let before = engine.stats().resident_bytes;
         // SAFETY: as above.
         drop(unsafe { core::ptr::read(&map) });
@@ -36,7 +36,7 @@ fn the_engine_and_its_maps_go_on() {
         (0..PAGES).for_each(|page| check(&other, page, 9, "new"));
         engine.set_memory(2 * BUDGET).unwrap();
         assert_eq!(engine.stats().memory_bytes, 2 * BUDGET as u64);
-        // A grandchild has what was made in the child.
+        // A grandchild has the maps that were made in the child.
         let status = forked(|| {
             (0..PAGES).for_each(|page| check(&other, page, 9, "grandchild"));
             0

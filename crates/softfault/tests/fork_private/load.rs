@@ -33,7 +33,7 @@ fn position(done: u64, page: usize) -> u64 {
     rounds + u64::from((page as u64) < done % EACH as u64)
 }
 
-/// Fails if the memory is not what it was after so many writes: of the next page, some
+/// Fails if the memory does not have its words after so many writes: of the next page, some
 /// words may have been written.
 fn check_moment(map: &[u8], before: u64, after: u64, who: &str) {
     // Where the pages have got to: the first that is behind its neighbours before.
@@ -191,7 +191,7 @@ fn pages_being_evicted_at_the_fork_can_be_reached() {
                 scope.spawn(move || {
                     while !stop.load(SeqCst) {
                         for page in 0..HOT {
-                            // Dirty again, with what was there.
+                            // Dirty again, with the same word.
                             // SAFETY: an atomic, in memory that nobody writes otherwise.
                             unsafe { &*map.as_ptr().add(page * PAGE).cast::<AtomicU64>() }
                                 .fetch_add(0, SeqCst);

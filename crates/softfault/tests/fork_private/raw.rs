@@ -8,7 +8,7 @@ use softfault::MmapMut;
 
 /// Forks without anybody knowing.
 fn forked_raw(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child does what is async-signal-safe, and ends.
+    // SAFETY: the child makes async-signal-safe calls only, and ends.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
     assert!(pid >= 0, "clone");
     if pid == 0 {

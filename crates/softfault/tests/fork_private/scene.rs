@@ -1,4 +1,4 @@
-//! Memory four times the budget, and what it holds.
+//! Memory four times the budget, and its expected bytes.
 
 use softfault::{Compression, Engine, MmapMut, Swap};
 
@@ -25,7 +25,7 @@ pub fn engine() -> Engine {
     engine_with(Compression::None)
 }
 
-/// What page `page` has everywhere after it was written for the `round`th time.
+/// The word all over page `page` after it was written for the `round`th time.
 pub fn word(page: usize, round: u64) -> u64 {
     let page = (page as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     page ^ round.wrapping_mul(0xD1B5_4A32_D192_ED03)
@@ -48,7 +48,7 @@ pub fn read(map: &[u8], page: usize, at: usize) -> u64 {
     u64::from_ne_bytes(map[start..start + 8].try_into().unwrap())
 }
 
-/// Fails if a page is not what it is after that round.
+/// Fails if a page does not have the words of that round.
 #[track_caller]
 pub fn check(map: &[u8], page: usize, round: u64, who: &str) {
     for at in WORDS {
@@ -76,7 +76,7 @@ pub fn scene(engine: &Engine) -> MmapMut {
     map
 }
 
-/// Reads all of it: what [`scene`] left.
+/// Reads all of it and compares it with [`scene`]'s words.
 #[track_caller]
 pub fn check_scene(map: &[u8], who: &str) {
     for page in 0..PAGES {

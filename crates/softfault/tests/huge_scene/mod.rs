@@ -23,7 +23,7 @@ pub fn available() -> u64 {
     of("free_hugepages").saturating_sub(of("resv_hugepages"))
 }
 
-/// The pool, for one test at a time, in all processes. What it was made larger by goes with this.
+/// The pool, for one test at a time, in all processes. The pages by which it was enlarged go with this.
 pub struct Pool {
     before: Option<u64>,
     _lock: File,

@@ -61,7 +61,7 @@ pub fn touched_elsewhere(addr: usize, words: &mut [u64]) -> bool {
     let mut stack = vec![0_u8; 1 << 16];
     let mut arguments = (addr, words.as_mut_ptr(), words.len());
     extern "C" fn copy(arguments: *mut libc::c_void) -> i32 {
-        // SAFETY: what the caller passes; the touch may end this process.
+        // SAFETY: the caller's arguments; the touch may end this process.
         unsafe {
             let (addr, words, len) = *arguments.cast::<(usize, *mut u64, usize)>();
             for at in 0..len {

@@ -1,4 +1,4 @@
-//! A row of the matrix: what a program does, and what it gets.
+//! A row of the matrix: a program's act, and its outcome.
 
 use crate::scene::{Kind, Scene};
 use crate::{IN_CHILD, child, rows, watch};
@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-/// What a program gets that does this.
+/// The outcome for a program that makes the row's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// All bytes are right afterwards, and pages go and come as before.
@@ -17,7 +17,7 @@ pub enum Verdict {
     /// Some touches end in an error, a signal or a value, and none shows wrong bytes;
     /// everything else is right.
     Error,
-    /// Not guaranteed, since the addresses are softfault's: `then` says what the program gets.
+    /// Not guaranteed, since the addresses are softfault's: `then` states the outcome.
     /// There is no abort and no hang, and memory that the call is not about stays right.
     Documented,
     /// The process ends by this signal, as it would without softfault or as is
@@ -29,20 +29,20 @@ pub enum Verdict {
 pub struct Row {
     /// Unique; for the command line.
     pub name: &'static str,
-    /// What the program does, for the table.
+    /// The program's act, for the table.
     pub does: &'static str,
     /// Memory for which it is tried.
     pub kinds: &'static [Kind],
     pub verdict: Verdict,
-    /// What the program gets, in words; for the table.
+    /// The outcome, in words; for the table.
     pub then: &'static str,
-    /// Does it. What is returned is checked to its last byte.
+    /// Does it. The returned scene is checked to its last byte.
     pub play: fn(Kind) -> Scene,
 }
 
-/// What a child says when all was checked.
+/// Printed by a child when all was checked.
 const CHECKED: &str = "CHECKED";
-/// What a child says when the machine does not let it do that.
+/// Printed by a child when the machine does not allow the act.
 const SKIPPED: &str = "SKIPPED ";
 
 /// In the child: plays a row.
@@ -57,7 +57,7 @@ pub fn play(name: &str) {
     println!("{CHECKED} {} pages", scene.pages());
 }
 
-/// Ends a row's process where the machine lacks what it needs.
+/// Ends a row's process where the machine lacks something that the row needs.
 pub fn skip(need: &str, why: &str) -> ! {
     println!("{SKIPPED}{need}: {why}");
     std::process::exit(0);

@@ -14,7 +14,7 @@ pub const BUDGET: usize = 8 << 20;
 pub const BYTES: usize = 4 * BUDGET;
 const WORDS: usize = PAGE / 8;
 
-/// What is mapped.
+/// The kind of memory that is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A file.
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// A word of the memory, written for the `round`th time; 0 is what the file has.
+/// A word of the memory, written for the `round`th time; 0 is the file's own word.
 pub fn word(index: usize, round: u64) -> u64 {
     let of_file = (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     of_file ^ round.wrapping_mul(0xD1B5_4A32_D192_ED03)
@@ -64,7 +64,7 @@ enum Served {
     Kernel,
 }
 
-/// Memory, its engine, and what it must show.
+/// Memory, its engine, and its expected bytes.
 pub struct Scene {
     kind: Kind,
     held: Held,
@@ -211,7 +211,7 @@ impl Scene {
         }
     }
 
-    /// From now on a page must show what was written `round`s ago, whatever it was.
+    /// From now on a page must show the words of `round`, whatever it showed before.
     pub fn forget(&mut self, page: usize, round: u64) {
         self.rounds[page] = round;
     }
@@ -260,7 +260,7 @@ impl Scene {
         (0..self.pages()).for_each(|page| self.check(page));
     }
 
-    /// Compares some words of what a page shows, where others are lost; true if they are
+    /// Compares some words of a page, for calls that lose the others; true if they are
     /// right.
     pub fn is_right(&self, page: usize, words: &[u64]) -> bool {
         let round = self.rounds[page];

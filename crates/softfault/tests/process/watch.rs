@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Far more than any row takes.
 const DEADLINE_SECONDS: u64 = 150;
 
-/// How a process ended, and what it said.
+/// How a process ended, and its output.
 pub struct Ended {
     /// `None` if it had to be killed.
     pub status: Option<ExitStatus>,
@@ -65,7 +65,7 @@ fn wait(child: &mut Child, most: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// What the threads of a process wait for.
+/// The waits of a process's threads, as the kernel tells them.
 pub fn threads(process: u32) -> String {
     let mut said = String::new();
     let folder = format!("/proc/{process}/task");

@@ -1,4 +1,4 @@
-//! What the store tests play with: files whose bytes are a function of the
+//! Tools of the store tests: files whose bytes are a function of the
 //! offset, page-aligned frames, and a taker of completions.
 
 #![allow(dead_code)] // Each test crate uses its part.
@@ -54,7 +54,7 @@ impl Scratch {
         self
     }
 
-    /// Writes what belongs at `offset`.
+    /// Writes the expected bytes at `offset`.
     pub fn write(&self, offset: u64, bytes: usize) {
         let text: Vec<u8> = (offset..offset + bytes as u64).map(byte_at).collect();
         self.file.write_all_at(&text, offset).expect("write");
@@ -67,7 +67,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What the tests' files hold.
+/// The bytes of the tests' files.
 pub fn byte_at(offset: u64) -> u8 {
     let mixed = (offset ^ (offset >> 12)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as u8
@@ -79,7 +79,7 @@ pub struct Frames {
     pages: usize,
 }
 
-// SAFETY: plain memory; the tests say who writes when.
+// SAFETY: plain memory; the tests order its writers.
 unsafe impl Send for Frames {}
 // SAFETY: as above.
 unsafe impl Sync for Frames {}
@@ -168,7 +168,7 @@ impl Inbox {
         assert_eq!(
             reaped,
             Reap::NotInFlight,
-            "nobody woke who waited for {cookie}"
+            "no thread that waits for {cookie} was woken"
         );
         self.result(cookie).expect("not in flight, so delivered")
     }

@@ -26,7 +26,7 @@ pub struct Verb {
 struct Held {
     hangs: bool,
     waiting: usize,
-    /// Times that those who hung were released.
+    /// Times that hanging calls were released.
     released: u64,
 }
 

@@ -36,7 +36,7 @@ pub fn open(dir: &Path, slots: usize, compression: Compression) -> std::io::Resu
     swap.compression(compression).open(0, None)
 }
 
-/// Fills a page with what belongs to `version` of `slot`: noise, text, or little
+/// Fills a page with the bytes of `version` of `slot`: noise, text, or little
 /// else than zeros.
 pub fn fill(page: &mut [u8], slot: usize, version: u64) {
     let mut state = (slot as u64) << 20 ^ version ^ 0x9e37_79b9_7f4a_7c15;
@@ -120,7 +120,7 @@ impl Pages {
     }
 }
 
-/// Compares frames with what slots from `first` on have to be.
+/// Compares frames with the expected bytes of slots from `first` on.
 #[track_caller]
 pub fn check(frames: &Frames, at: usize, first: usize, versions: &[u64]) {
     let mut wanted = vec![0; PAGE];

@@ -1,4 +1,4 @@
-//! What happens at the same time: threads of a process, and processes.
+//! Operations at the same time: by threads of a process, and by processes.
 
 use crate::child;
 use crate::sides::{Sides, builder, pattern};
@@ -8,7 +8,7 @@ use softfault_oracle::Finally;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What one of two processes does to its own pages.
+/// An operation of one of two processes on its own pages.
 #[derive(Debug, Clone, Copy)]
 struct Store {
     at: usize,
@@ -106,7 +106,7 @@ impl Sides {
             unsafe { libc::alarm(60) };
             let play = std::panic::AssertUnwindSafe(|| self.be_the_child(which, &childs, &looks));
             let ended = std::panic::catch_unwind(play);
-            // SAFETY: ends the child without what belongs to the parent.
+            // SAFETY: ends the child and leaves alone all that belongs to the parent.
             unsafe { libc::_exit(if ended.is_ok() { 0 } else { 101 }) }
         }
         for (count, &store) in own.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Sides {
             }
         }
         assert_eq!(child::wait(child), 0, "the child of {which}");
-        // What the child has written is seen when it is read again.
+        // The child's writes are seen when the page is read again.
         self.page_out(&(0..all));
         for store in childs.iter().chain(&own) {
             let page = store.at & !(PAGE - 1);

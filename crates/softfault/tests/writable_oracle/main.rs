@@ -8,8 +8,8 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `ops` | what is drawn: all that there is, or fsx's mix with its way to draw where and how much |
-//! | `sides` | both files and their maps, and what an operation does to them |
+//! | `ops` | the drawn operations: all that there are, or fsx's mix with its way to draw where and how much |
+//! | `sides` | both files and their maps, and the effect of an operation on them |
 //! | `at_once` | threads, and processes, at the same time |
 
 mod at_once;
@@ -42,7 +42,7 @@ fn number(variable: &str) -> Option<usize> {
     Some(text.replace('_', "").parse().unwrap())
 }
 
-/// Runs a mix in processes of their own: each forks, and would have what other tests have.
+/// Runs a mix in processes of their own: each forks, and would inherit other tests' threads' locks and descriptors.
 fn run(test: &str, mix: Mix, by_default: usize, most: impl Fn(u64) -> usize) {
     let operations = number("SOFTFAULT_ORACLE_OPERATIONS").unwrap_or(by_default);
     let first = number("SOFTFAULT_ORACLE_SEED").unwrap_or(1);

@@ -1,4 +1,4 @@
-//! What is drawn.
+//! The drawn operations.
 
 use crate::write_scene::PAGE;
 use softfault_oracle::Random;
@@ -29,7 +29,7 @@ pub enum Verb {
     Look,
     ReadAt,
     WriteTo,
-    // What the map is told.
+    // Calls of the map's methods.
     Flush,
     FlushRange,
     FlushSoon,
@@ -58,7 +58,7 @@ pub enum Verb {
     MapRead,
     UnmapRead,
     MapAllAnew,
-    /// What a read-only map of another engine shows.
+    /// Looks at the bytes that a read-only map of another engine shows.
     LookElsewhere,
     // At the same time.
     Threads,
@@ -151,7 +151,7 @@ fn draw_all(random: &mut Random, len: usize, most: usize) -> Op {
     let to = match verb {
         Verb::SetLen | Verb::SetLenByOther => match random.below(4) {
             0 => random.below(most),
-            // Around what it is.
+            // Around the present length.
             _ => (len + 32 * PAGE - random.below(64 * PAGE).min(len)).min(most),
         },
         Verb::PastEnd => (len + 1 + random.below(3 * PAGE)).min(most),
@@ -177,7 +177,7 @@ fn draw_fsx(random: &mut Random, len: usize, most: usize) -> Op {
     };
     let size = random.below(FSX_MOST + 1);
     let offset = random.below(1 << 31);
-    // What writes may make the file longer.
+    // Operations that write may make the file longer.
     let end = match verb {
         Verb::Store | Verb::Write => most,
         _ => len,

@@ -30,7 +30,7 @@ struct Part {
 pub struct Sides {
     mix: Mix,
     seed: u64,
-    /// What happens at the same time draws from it, too.
+    /// Operations at the same time draw from it, too.
     pub random: Random,
     step: usize,
     recent: VecDeque<(usize, Op)>,
@@ -55,7 +55,7 @@ pub struct Sides {
     _kernel: Engine,
 }
 
-/// What byte an operation stores where: bytes that end up elsewhere are seen.
+/// The byte that an operation stores at a place: bytes that end up elsewhere are seen.
 pub fn pattern(step: usize, at: usize) -> u8 {
     ((step.wrapping_mul(0x9E37_79B1) >> 7) ^ at ^ (at >> 8)) as u8
 }
@@ -187,7 +187,7 @@ impl Sides {
             Verb::GiveAway => {
                 let pages = around(at, count);
                 let advice = UncheckedAdvice::DontNeed;
-                // SAFETY: what was written stays.
+                // SAFETY: written bytes stay.
                 let given =
                     unsafe { (self.map).unchecked_advise_range(advice, pages.start, pages.len()) };
                 given.unwrap();
@@ -278,7 +278,7 @@ impl Sides {
             .unwrap();
     }
 
-    /// What is locked any system call can write to.
+    /// Locked pages can be written to by any system call.
     fn read_locked(&mut self, at: usize, count: usize, which: usize) {
         let count = count.min(64 * PAGE);
         let mut part = MmapOptions::new();
@@ -335,7 +335,7 @@ impl Sides {
         self.reader_elsewhere = Some(map);
     }
 
-    /// What was written to these pages is in the file, and nothing of them is dirty.
+    /// Brings writes to these pages into the file, so that none of them is dirty.
     fn settle(&mut self, at: usize, count: usize) {
         let pages = around(at, count);
         match self.random.below(8) {
@@ -352,7 +352,7 @@ impl Sides {
         self.page_out(&around(at, count));
         if at + count > self.len {
             self.len = at + count;
-            // A touch past what was the end sees it, too.
+            // A touch past the former end sees it, too.
             match self.random.below(2) {
                 0 => self.length_is_seen(),
                 _ => self.reader_elsewhere = None,
@@ -419,7 +419,7 @@ impl Sides {
     }
 
     fn copy_file(&mut self, at: usize, count: usize, to: usize) {
-        // What overlaps copy_file_range(2) refuses.
+        // Ranges that overlap are refused by copy_file_range(2).
         if at < to + count && to < at + count {
             return;
         }
@@ -470,7 +470,7 @@ impl Sides {
         drop(kept);
     }
 
-    /// `seen` is what the twin has from `at` on.
+    /// `seen` is compared with the twin's bytes from `at` on.
     pub fn is_same(&self, seen: &[u8], at: usize, by: &str) {
         let expected = &self.other[at..at + seen.len()];
         if seen != expected {
@@ -488,7 +488,7 @@ impl Sides {
         }
     }
 
-    /// What was done to a page, at last.
+    /// The last operations on a page.
     fn told(&self, at: usize) -> String {
         let page = at / PAGE;
         let touches = |from: usize, count: usize| {
@@ -516,7 +516,7 @@ impl Sides {
             .collect();
         let last = touching.len().saturating_sub(30);
         format!(
-            "seed {} step {}, length {}, page {page}; what was done:\n{}",
+            "seed {} step {}, length {}, page {page}; operations:\n{}",
             self.seed,
             self.step,
             self.len,
@@ -532,7 +532,7 @@ impl Sides {
         assert_eq!(ours.len(), len, "{}", self.told(len));
         self.is_same(&ours, 0, "the file");
         let theirs = self.theirs.content();
-        assert!(ours == theirs, "the twin is what its map shows");
+        assert!(ours == theirs, "the map shows the twin's bytes");
         self.is_same(&self.map[..len], 0, "the map");
         let stats = self.engine.stats();
         assert!(stats.peak_bytes <= MEMORY as u64, "{}", stats.peak_bytes);

@@ -56,13 +56,13 @@ acts! {
         unsafe { libc::munlockall() };
     }
     "mlockall(MCL_FUTURE)" => |world, _draw| {
-        let _who = world.identity.read().expect("no panic");
+        let _identity = world.identity.read().expect("no panic");
         if may_lock_all() {
             let _ = mlockall(libc::MCL_FUTURE);
         }
     }
     "mlockall(MCL_CURRENT | MCL_ONFAULT)" => |world, _draw| {
-        let _who = world.identity.read().expect("no panic");
+        let _identity = world.identity.read().expect("no panic");
         if may_lock_all() {
             let _ = mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT);
         }
@@ -111,7 +111,7 @@ acts! {
             world.check(which, page, &bytes[..read as usize]);
         }
     }
-    "write of what may be missing" => |world, draw| {
+    "write of pages that may be missing" => |world, draw| {
         let _own = world.descriptors.read().expect("no panic");
         let which = draw.one_of(&ALL);
         let page = draw.below(world.pages(which));
@@ -133,7 +133,7 @@ acts! {
     "fork, and the child reads" => |world, draw| {
         // Without rights a child has no memory to go on with; nor if descriptors are closed
         // between the look at them and the fork.
-        let _who = world.identity.read().expect("no panic");
+        let _identity = world.identity.read().expect("no panic");
         let _own = world.descriptors.read().expect("no panic");
         let which = draw.one_of(&PRIVATE);
         let from = draw.below(world.pages(which) - 64);
@@ -165,7 +165,7 @@ acts! {
         }), 0);
     }
     "vfork and exec" => |world, _draw| {
-        let _who = world.identity.read().expect("no panic");
+        let _identity = world.identity.read().expect("no panic");
         let _own = world.descriptors.read().expect("no panic");
         let status = std::process::Command::new("true").status();
         assert!(status.expect("started").success());
@@ -184,7 +184,7 @@ acts! {
         close_all();
     }
     "dup2 over all descriptors" => |world, draw| {
-        let _who = world.identity.read().expect("no panic");
+        let _identity = world.identity.read().expect("no panic");
         let _others = world.descriptors.write().expect("no panic");
         let other = match draw.below(2) {
             0 => File::open("/dev/zero"),
@@ -288,7 +288,7 @@ acts! {
         // The C library tells every thread with a handler on its alternate stack: one that
         // interrupts that, and touches, would need more of it than Rust's have.
         let _handlers = super::signals::HANDLERS.lock().expect("no panic");
-        // SAFETY: who this process is, and was. Nobody may lock much memory, and no thread
+        // SAFETY: this process's credentials, changed and restored. Nobody may lock much memory, and no thread
         // could be started that needs some.
         unsafe {
             libc::munlockall();
@@ -318,7 +318,7 @@ acts! {
         }
     }
     "another engine and map" => |world, draw| {
-        let _who = world.identity.read().expect("no panic");
+        let _identity = world.identity.read().expect("no panic");
         let _own = world.descriptors.read().expect("no panic");
         let engine = Engine::builder().by_kernel(false).memory(LEAST_MEMORY).trust_signal_handlers(true).build();
         let Ok(engine) = engine else { return };
@@ -328,7 +328,7 @@ acts! {
         world.check(Which::File, page, &map[page * PAGE..(page + 100) * PAGE]);
     }
     "another map of the engine, and its end" => |world, draw| {
-        let _who = world.identity.read().expect("no panic");
+        let _identity = world.identity.read().expect("no panic");
         let _own = world.descriptors.read().expect("no panic");
         let len = (1 + draw.below(4000)) * PAGE;
         // SAFETY: nobody writes to the file.
@@ -356,10 +356,10 @@ acts! {
     }
 }
 
-/// Runs in a child of fork, which ends with its answer; its status. It may not allocate what
-/// another thread has locked, so it does without.
+/// Runs in a child of fork, which ends with its answer; returns its status. It may not take locks that
+/// another thread held at the fork, so it does not allocate.
 fn forked(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child ends with what it does.
+    // SAFETY: the child does nothing but `child`, and ends.
     unsafe {
         match libc::fork() {
             0 => {

@@ -1,4 +1,4 @@
-//! What is drawn, from a seed: splitmix64.
+//! Draws from a seed: splitmix64.
 
 pub struct Draw(u64);
 

@@ -25,7 +25,7 @@ const SEED: &str = "SOFTFAULT_CHAOS_SEED";
 const SECONDS: &str = "SOFTFAULT_CHAOS_SECONDS";
 /// Calls to leave out, as parts of their names with commas between: to find the one that it is.
 const WITHOUT: &str = "SOFTFAULT_CHAOS_WITHOUT";
-/// What a run of the tests takes; `just chaos` says more.
+/// The time that a run of the tests takes; `just chaos` says more.
 const DEFAULT_SECONDS: u64 = 20;
 const ACTORS: usize = 3;
 const READERS: usize = 4;
@@ -69,7 +69,7 @@ fn no_call_of_a_program_makes_a_byte_wrong() {
     );
 }
 
-/// What all threads see.
+/// The state that all threads see.
 struct Progress {
     stop: AtomicBool,
     /// Of actors, then of readers.

@@ -1,5 +1,5 @@
-//! What can be said of a thread that dies of SIGSEGV or SIGBUS, by the process itself: it may
-//! not be dumped, since it plays with who it is.
+//! The report on a thread that dies of SIGSEGV or SIGBUS, by the process itself: it may
+//! not be dumped, since it changes its credentials.
 
 use std::io::Write;
 

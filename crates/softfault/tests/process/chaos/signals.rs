@@ -59,7 +59,7 @@ pub fn timers(world: &World, draw: &mut Draw) {
     pause(5000);
     timer(which, 0);
     // One that is pending is forgotten with that: on a busy machine it may come when another
-    // thread changes who the process is, and run on the small stack of the C library's handler.
+    // thread changes the process's credentials, and run on the small stack of the C library's handler.
     for signal in [libc::SIGALRM, libc::SIGPROF] {
         install(signal, libc::SIG_IGN, 0);
     }

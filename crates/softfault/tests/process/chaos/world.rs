@@ -27,8 +27,8 @@ pub struct World {
     /// Held for write by whoever closes or replaces descriptors that it does not know, for read
     /// by whoever has some of its own.
     pub descriptors: RwLock<()>,
-    /// Held for write by whoever changes what others would notice as refusals, for read by
-    /// whoever would. Taken before `descriptors`.
+    /// Held for write by an act whose change others would notice as refusals, for read by
+    /// an act that would notice. Taken before `descriptors`.
     pub identity: RwLock<()>,
 }
 

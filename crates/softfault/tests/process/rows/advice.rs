@@ -11,7 +11,7 @@ pub const MADV_COLLAPSE: i32 = 25;
 const MADV_GUARD_INSTALL: i32 = 102;
 const MADV_GUARD_REMOVE: i32 = 103;
 
-/// Advice that changes how, and not what.
+/// Advice that changes how memory is served, and not its bytes.
 const HARMLESS: [i32; 12] = [
     libc::MADV_NORMAL,
     libc::MADV_RANDOM,

@@ -1,4 +1,4 @@
-//! Calls that change what is mapped where.
+//! Calls that change the mappings of the address space.
 
 use crate::call::{self, answer, errno, mprotect, part};
 use crate::row::{Row, Verdict, skip};
@@ -208,7 +208,7 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// All but what was taken out.
+/// Checks all pages but those taken out.
 fn check_rest(scene: &Scene) {
     check_rest_but(scene, REMOVED);
 }
@@ -274,7 +274,7 @@ fn mremap(range: &Range<usize>, flags: i32) -> usize {
     }
 }
 
-/// What was moved is right, or zeros.
+/// Checks that moved pages are right, or zeros.
 fn check_moved(scene: &Scene, start: usize, pages: Range<usize>) {
     let mut right = 0;
     for (at, page) in pages.enumerate() {
@@ -293,13 +293,13 @@ fn readable(addr: usize) -> bool {
     peek(addr).is_some()
 }
 
-/// A page as a child of fork finds it, which may die of it; the kernel copies what is there.
+/// A page as a child of fork finds it, which may die of it; the kernel copies it if it is there.
 pub fn peek(addr: usize) -> Option<[u64; PAGE / 8]> {
     let mut words = [0_u64; PAGE / 8];
     call::touched_elsewhere(addr, &mut words).then_some(words)
 }
 
-/// What registering memory with another userfaultfd says.
+/// Registers memory with another userfaultfd; returns the answer.
 fn register(range: &Range<usize>) -> i32 {
     const USER_MODE_ONLY: i32 = 1;
     const UFFDIO_API: u32 = 0xc018_aa3f;

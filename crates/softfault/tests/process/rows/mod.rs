@@ -1,4 +1,4 @@
-//! The rows, by what they are about.
+//! The rows, by subject.
 
 pub mod advice;
 pub mod descriptors;

@@ -351,7 +351,7 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// A child that shares this memory dumps it: no fork handlers, no copy of what is missing.
+/// A child that shares this memory dumps it: no fork handlers, no copy of missing pages.
 fn dump(scene: &Scene) {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("core-{}", std::process::id()));

@@ -20,7 +20,7 @@ pub const ROWS: &[Row] = &[
             scene.check_all();
             let (reader, writer) = pipe();
             for first in 0..64 {
-                // SAFETY: only reads the map; what is missing is the kernel's to notice.
+                // SAFETY: only reads the map; the kernel notices missing pages.
                 let wrote = unsafe {
                     libc::write(
                         writer.as_raw_fd(),
@@ -204,7 +204,7 @@ pub const ROWS: &[Row] = &[
                     tv_nsec: 1,
                 };
                 let at = start + page * PAGE;
-                // SAFETY: only reads the word, which is not what is waited for.
+                // SAFETY: only reads the word, which differs from the value waited for.
                 let said = unsafe {
                     libc::syscall(
                         libc::SYS_futex,
@@ -234,7 +234,7 @@ fn pipe() -> (OwnedFd, OwnedFd) {
     }
 }
 
-/// Reads from a pipe what went into it from page `first` on, and compares it.
+/// Reads from a pipe the bytes that were spliced from page `first` on, and compares them.
 fn check_piped(scene: &Scene, from: &OwnedFd, first: usize, wrote: isize) {
     if wrote == -1 {
         return assert_eq!(errno(Err(std::io::Error::last_os_error())), libc::EFAULT);
@@ -252,7 +252,7 @@ fn check_piped(scene: &Scene, from: &OwnedFd, first: usize, wrote: isize) {
     }
 }
 
-/// Compares what was read of a page, if it was.
+/// Compares the words read of a page, if it was read.
 fn check_words(scene: &Scene, page: usize, words: &[u64], read: isize) {
     if read > 0 {
         let words = &words[..read as usize / 8];
@@ -285,7 +285,7 @@ fn read_of(scene: &Scene, process: libc::pid_t) {
 /// In the tracer: stops a thread, reads words of its memory. The exit code.
 ///
 /// # Safety
-/// In a child of fork that ends with it; the scene is only asked what is right.
+/// In a child of fork that ends with it; the scene is only asked for the expected words.
 unsafe fn traced(scene: &Scene, start: usize, process: libc::pid_t, thread: libc::pid_t) -> i32 {
     let _ = process;
     // SAFETY: a thread of the parent, which waits; the calls change nothing there.

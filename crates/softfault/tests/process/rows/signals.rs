@@ -248,7 +248,7 @@ extern "C" fn leave(_: i32) {
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
-/// What siglongjmp needs: larger than any system's `sigjmp_buf`.
+/// The buffer for siglongjmp: larger than any system's `sigjmp_buf`.
 #[repr(C, align(16))]
 struct Jump([u64; 64]);
 
@@ -372,7 +372,7 @@ unsafe extern "C" {
     fn pthread_setcanceltype(kind: i32, before: *mut i32) -> i32;
 }
 
-/// What a touching thread does.
+/// The orders of a touching thread.
 struct Touching {
     start: usize,
     pages: usize,
