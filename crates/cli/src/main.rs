@@ -1,5 +1,5 @@
 //! The softfault command: `lab run` measures the documents' workloads on any engine, `lab compare` and
-//! `lab report` show what it found, `sim` runs them on simulated machines, `sum` reads a file through a
+//! `lab report` show the results, `sim` runs them on simulated machines, `sum` reads a file through a
 //! softfault map, `run` runs a program whose file mappings softfault serves, `tour` shows the purpose of the project, `doctor` checks this machine;
 //! `man` and `completions` write files that are installed with the command.
 

@@ -44,7 +44,7 @@ pub fn run(args: &SumArgs) -> Result<(), Error> {
             .reads(args.reads)
             .build()
             .map_err(Error::input)?;
-        // SAFETY: pages are pinned while they are hashed. Who writes to the file meanwhile gets the sum of
+        // SAFETY: pages are pinned while they are hashed. If somebody writes to the file meanwhile, the sum is that of
         // a mixture, as from sha256sum.
         match unsafe { engine.map(&file) } {
             Ok(map) => {

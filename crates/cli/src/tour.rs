@@ -1,7 +1,7 @@
 //! `softfault tour`: small versions of the lab's workloads, kernel and softfault side by side, over a file
 //! four times larger than the budget. Ends with a table, and a page of charts.
 //!
-//! What the kernel's mmap does over a file is decided by how far its device reads ahead, so it is shown at two
+//! The speed of the kernel's mmap over a file is decided by how far its device reads ahead, so it is shown at two
 //! such settings, and with MADV_RANDOM, which switches read-ahead off.
 
 use crate::error::Error;
@@ -69,7 +69,7 @@ const STOPS: &[Stop] = &[
     },
     Stop {
         workload: Workload::Scan,
-        say: "the whole file in order: what the kernel does well, unless it was told MADV_RANDOM",
+        say: "the whole file in order: the kernel does this well, unless it was told MADV_RANDOM",
         on: "kernel,kernel-random,kernel-sequential,softfault",
         patterns: &["cold"],
         threads: 1,

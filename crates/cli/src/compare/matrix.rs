@@ -1,4 +1,4 @@
-//! What was read and how long it took, in the shape of document 003's matrix and its ablation, and what it
+//! Bytes read and the time taken, in the shape of document 003's matrix and its ablation, and the
 //! cost.
 
 use super::cases::Cases;

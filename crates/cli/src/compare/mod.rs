@@ -2,7 +2,7 @@
 //! use: two files, or two engines or policies of one file, or all of them.
 //!
 //! `cases` matches the rows; `rates` (document 004), `matrix` (003), `rounds` (000), `waits` (002) and `swap` print
-//! the tables, with what they share in `cells`.
+//! the tables, with their shared parts in `cells`.
 
 pub mod cases;
 pub mod cells;

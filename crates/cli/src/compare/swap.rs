@@ -1,5 +1,5 @@
-//! What the workloads that swap are about: how near the device's own speed, the kernel's swap and an exact LRU
-//! they come, what they read and wrote for it, and how long single touches took.
+//! The comparison of the workloads that swap: how near the device's own speed, the kernel's swap and an exact LRU
+//! they come, their reads and writes for it, and how long single touches took.
 
 use super::cases::{Cases, Line};
 use super::cells::{headings, with_changes};

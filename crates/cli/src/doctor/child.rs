@@ -1,6 +1,6 @@
 //! A check in a process of its own: the child of a fork, whose answer comes back through a pipe.
 //!
-//! A seccomp filter may kill whoever makes a call, and a fault that nobody serves kills who touches; here
+//! A seccomp filter may kill a thread for its call, and a fault that nobody serves kills the thread that touches; here
 //! both are answers. Memory, descriptors and queues of the kernel end with the child.
 
 use super::check::Tried;

@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// Direct reads (O_DIRECT) of a file in the directory: what the file system says, what the library
-/// makes of it, and one read.
+/// Direct reads (O_DIRECT) of a file in the directory: the file system's answer, the library's
+/// conclusion, and one read.
 pub const DIRECT_READS: Check = Check {
     name: "direct-reads",
     costs: "pages are copied through the kernel's page cache, and dropped there after each read",

@@ -1,5 +1,5 @@
-//! Which kernel this is, and what the machine says of itself: sysctls, limits, whose container this is. What a kernel
-//! can do is tried, not told from its name; only its page has to be ours.
+//! The kernel's release, and the machine's own settings: sysctls, limits, the container. The abilities of a kernel
+//! are tried, not told from its name; only its page has to be ours.
 
 use super::check::{Check, Tried, Whereabouts};
 use super::place::PAGE;

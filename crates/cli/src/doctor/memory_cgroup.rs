@@ -1,5 +1,5 @@
-//! Memory cgroups: whether one can be made here, as the lab does for the kernel's rows, and what limits
-//! this process already.
+//! Memory cgroups: whether one can be made here, as the lab does for the kernel's rows, and the limits that
+//! this process has already.
 
 use super::check::{Check, Tried, Whereabouts};
 use super::machine;

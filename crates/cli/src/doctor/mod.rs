@@ -43,8 +43,8 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// All that is tried, in the order of the table: what maps need, what makes them fast, what swap, the lab and huge
-/// memory need. What none of them uses is not tried.
+/// All checks, in the order of the table: needs of maps, features that make them fast, needs of swap, of the lab and of huge
+/// memory. A feature that none of them uses is not tried.
 const CHECKS: &[Check] = &[
     machine::KERNEL,
     userfaultfd::OPENED,

@@ -1,4 +1,4 @@
-//! PAGEMAP_SCAN (Linux 6.7): what pages are, asked in one call. By it a page of zeros that costs nothing is told from
+//! PAGEMAP_SCAN (Linux 6.7): the kinds of pages, asked in one call. By it a page of zeros that costs nothing is told from
 //! memory.
 
 use super::check::{Check, Tried, Whereabouts};

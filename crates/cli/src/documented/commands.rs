@@ -14,7 +14,7 @@ pub struct Documented {
     pub is_mention: bool,
 }
 
-/// All documents that say what to type now, by their paths from the workspace's root: not the changes, which say what there was.
+/// All documents with commands for today's version, by their paths from the workspace's root: not the changes, whose commands are of their time.
 pub fn documents() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folders = ["", "docs", "python"];

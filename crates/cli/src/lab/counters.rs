@@ -1,4 +1,4 @@
-//! Counters in memory that child and parent share: a child that is killed leaves in them what it had
+//! Counters in memory that child and parent share: a child that is killed leaves in them the work it had
 //! done.
 //!
 //! One page-aligned region of a memfd: a header, then a slot for each thread. The child writes, the

@@ -1,4 +1,4 @@
-//! What a run has done so far, summed over its threads' counters: by the parent, at any time, and for
+//! The work of a run so far, summed over its threads' counters: by the parent, at any time, and for
 //! good once the child has ended or was killed.
 
 use super::counters::Counters;

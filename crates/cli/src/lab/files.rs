@@ -29,7 +29,7 @@ pub struct LabFile {
     pub file: File,
     /// Its length.
     pub bytes: u64,
-    /// What it holds.
+    /// Its contents.
     pub contents: Contents,
 }
 

@@ -1,4 +1,4 @@
-//! What a process of the workload hugetlb counts beside its touches, in its slot of the shared counters, and the
+//! The counts of a process of the workload hugetlb beside its touches, in its slot of the shared counters, and the
 //! sums of all.
 
 use crate::results::row::{Huge, MeasuredHuge};

@@ -4,7 +4,7 @@ use std::fs::read_to_string;
 
 /// A huge page.
 pub const HUGE: u64 = 2 << 20;
-/// What a run takes by default, if the pool has it: one page table's span.
+/// The bytes of a run by default, if the pool has them: one page table's span.
 const MOST: u64 = 1 << 30;
 
 /// Bytes that the pool could promise now.
@@ -18,7 +18,7 @@ pub fn available() -> u64 {
     HUGE * free.saturating_sub(figure("resv_hugepages").unwrap_or(0))
 }
 
-/// What a run takes by default: as much as there is, up to a page table's span.
+/// The bytes of a run by default: as much as there is, up to a page table's span.
 pub fn default_bytes() -> u64 {
     match available().min(MOST) {
         0 => MOST,

@@ -194,7 +194,7 @@ pub struct Job {
     pub counters: i32,
     /// The work to do.
     pub work: Work,
-    /// On what.
+    /// The engine.
     pub on: On,
     /// The engine's budget in bytes.
     pub memory: u64,

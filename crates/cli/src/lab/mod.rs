@@ -9,8 +9,8 @@
 //!                                                 │
 //!                      row ◄─ done ◄─ shared counters ◄───┘
 //! ```
-//! `plan` holds the arguments, `row` the figures, `table` the picture at the end. At the bottom are `fill`, what files
-//! hold, and `job`, what a child is told; `engine` has the face of all engines, and `engine::build` chooses one.
+//! `plan` holds the arguments, `row` the figures, `table` the picture at the end. At the bottom are `fill`, the bytes of
+//! files, and `job`, a child's orders; `engine` has the face of all engines, and `engine::build` chooses one.
 
 mod block;
 mod caches;
@@ -69,7 +69,7 @@ struct WhichRun<'a> {
     pattern: &'a Pattern,
     /// By how many threads.
     threads: usize,
-    /// On what.
+    /// The engine.
     on: On,
     /// From 1.
     number: usize,
@@ -95,7 +95,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Runs a plan and returns a row for each single run. A run that failed is a row with an error; what
+    /// Runs a plan and returns a row for each single run. A run that failed is a row with an error; a failure that
     /// ends the whole is an error here, and leaves nothing behind.
     pub fn run(&self, plan: &Plan) -> Result<Vec<Row>, Error> {
         // The caller's file is looked at before engines are tried, and those before files are made.

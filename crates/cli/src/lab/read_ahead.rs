@@ -1,8 +1,8 @@
-//! The read-ahead of the block device that a file lies on: what it is, and another one for as long as a row
+//! The read-ahead of the block device that a file lies on: its present value, and another one for as long as a row
 //! of the kernel's runs.
 //!
 //! ```text
-//!   st_dev = MAJ:MIN ─► /sys/class/bdi/MAJ:MIN/read_ahead_kb            what the page cache goes by
+//!   st_dev = MAJ:MIN ─► /sys/class/bdi/MAJ:MIN/read_ahead_kb            the page cache's own setting
 //!                       /sys/dev/block/MAJ:MIN/queue/read_ahead_kb      else the disk's
 //!                       /sys/dev/block/MAJ:MIN/../queue/read_ahead_kb   a partition's is its disk's
 //! ```
@@ -58,7 +58,7 @@ impl Device {
         Some(Self { setting })
     }
 
-    /// What it is set to, in KiB.
+    /// The present setting, in KiB.
     pub fn read_ahead_kb(&self) -> Option<u32> {
         fs::read_to_string(&self.setting).ok()?.trim().parse().ok()
     }
@@ -68,7 +68,7 @@ impl Device {
         self.open().map(drop)
     }
 
-    /// Sets it to `kb` KiB until what this returns is dropped. Waits for another lab that has changed it.
+    /// Sets it to `kb` KiB until the returned value is dropped. Waits for another lab that has changed it.
     pub fn set(&self, kb: u32, interrupt: &Interrupt) -> Result<Changed, Error> {
         let mut setting = self.open().map_err(Error::failed)?;
         loop {
@@ -108,7 +108,7 @@ impl Device {
 pub struct Changed {
     /// Open and locked.
     setting: File,
-    /// What it held.
+    /// The former setting.
     before: String,
 }
 

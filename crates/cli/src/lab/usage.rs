@@ -1,4 +1,4 @@
-//! What a process has used so far: of itself by getrusage, of a child that is about to be killed by
+//! The resources a process has used so far: of itself by getrusage, of a child that is about to be killed by
 //! /proc. Both count all threads.
 
 use std::fs;

@@ -20,7 +20,7 @@ const ABOUT: &[(&str, &str)] = &[
     (
         "scan",
         "The whole file is read in order: cold, warm (a second pass over the same map) and remapped (a \
-         fresh map). What the kernel does well.",
+         fresh map). The kernel does this well.",
     ),
     (
         "thrash",

@@ -17,7 +17,7 @@ const KNOWN: [&str; 7] = [
 const OTHERS: usize = 8;
 /// Shapes for them. Eight colours and nine shapes: the first 72 places differ in one or both.
 const SHAPES: usize = 9;
-/// Those that the documents are about have places of their own; what stands in one chart has colours of
+/// Those that the documents are about have places of their own; the engines of one chart have colours of
 /// its own.
 const PLACES: [&str; 11] = [
     "softfault:miss=baseline",

@@ -144,7 +144,7 @@ impl<'a> Duel<'a> {
     }
 }
 
-/// What a group is compared by: of rounds those of the median thread, where that is known. The rate of all of them is
+/// The rate that a group is compared by: of rounds those of the median thread, where that is known. The rate of all of them is
 /// high where few threads have had all turns.
 fn rate(group: &Group) -> Option<f64> {
     let median =

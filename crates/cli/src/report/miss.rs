@@ -1,5 +1,5 @@
-//! Document 003's question as a matrix: bytes read for each byte used, by order of access and by what
-//! counts as a hit. The deeper the colour the more was read in vain, in factors.
+//! Document 003's question as a matrix: bytes read for each byte used, by order of access and by the rule for
+//! a hit. The deeper the colour the more was read in vain, in factors.
 
 use super::engines::Engines;
 use crate::results::group::{Group, Key, threads};

@@ -6,8 +6,8 @@
 //!                                   table
 //!   machine, commands ─► page       around them
 //! ```
-//! `bars` and `lines` draw; `engines` says which colour and mark each engine has, always the same; what
-//! is drawn in colour is also named in words. `style.css` knows light and dark, wide and narrow.
+//! `bars` and `lines` draw; `engines` says which colour and mark each engine has, always the same; a thing that
+//! is told by its colour is also named in words. `style.css` knows light and dark, wide and narrow.
 
 mod about;
 mod bars;

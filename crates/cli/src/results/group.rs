@@ -26,7 +26,7 @@ pub struct Key<'a> {
 pub struct Group<'a> {
     /// The work that was done.
     pub key: Key<'a>,
-    /// On what.
+    /// The engine's name.
     pub on: &'a str,
     /// The runs that did not fail.
     pub runs: Vec<&'a Row>,
@@ -134,7 +134,7 @@ pub fn group<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Group<'a>> {
 /// A rate of a row.
 pub type Rate = fn(&Row) -> Option<f64>;
 
-/// What `groups` are compared by: rounds if one has them, else faults, else touched pages; the unit, and
+/// The rate that `groups` are compared by: rounds if one has them, else faults, else touched pages; the unit, and
 /// the figure.
 pub fn speed_of(groups: &[&Group]) -> (&'static str, Rate) {
     let any = |rate: Rate| {

@@ -1,4 +1,4 @@
-//! Result files: what a row is (`row`) and what it was measured on (`on`, `names`), groups of like rows (`group`),
+//! Result files: a row (`row`) and the engine it was measured on (`on`, `names`), groups of like rows (`group`),
 //! figures over a group's runs (`stats`).
 //! The lab and the simulator write rows, `lab compare` and `lab report` read them.
 

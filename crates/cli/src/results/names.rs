@@ -1,4 +1,4 @@
-//! What the names of a result file say: which are the same engine, which differ in a policy alone, and what they are
+//! The meaning of the names in a result file: which are the same engine, which differ in a policy alone, and their names
 //! in words. A name that says nothing known is only a name.
 
 use super::on::On;

@@ -1,9 +1,9 @@
-//! What a row is measured on, by name: the kernel's mmap in its moods, direct reads, and softfault with its
+//! The engine that a row is measured on, by name: the kernel's mmap in its moods, direct reads, and softfault with its
 //! policies.
 //!
 //! ```text
 //!   kernel   kernel-random   softfault   softfault:retry=mmap-lock+pin=no    kernel:read_ahead_kb=128
-//!   └ engine ┘                           └ engine ┘ └ policies, joined by + ┘        └ what its device is set to
+//!   └ engine ┘                           └ engine ┘ └ policies, joined by + ┘        └ its device's setting
 //! ```
 
 use serde::de::Error as _;
@@ -84,7 +84,7 @@ impl On {
         self.read_ahead().flatten()
     }
 
-    /// The same engine with its file's device set to `kb`; `None` of what such a setting does not reach:
+    /// The same engine with its file's device set to `kb`; `None` of an engine that such a setting does not reach:
     /// MADV_RANDOM switches read-ahead off, and only the kernel's own mmap goes by the device.
     pub fn at_read_ahead(self, kb: u32) -> Option<Self> {
         match self {

@@ -30,7 +30,7 @@ pub enum Verdict {
 }
 
 /// Whether the rates differ by more than the noise between runs: Welch's t-test, two-sided, on the times
-/// per unit of work (what a harmonic mean averages). One run on a side tells nothing, and a rate of zero
+/// per unit of work (which a harmonic mean averages). One run on a side tells nothing, and a rate of zero
 /// has no time.
 pub fn judge(before: &[f64], after: &[f64]) -> Verdict {
     let times = |rates: &[f64]| rates.iter().map(|rate| 1.0 / rate).collect::<Vec<_>>();

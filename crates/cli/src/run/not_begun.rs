@@ -1,4 +1,4 @@
-//! Why the program was not begun. The exit codes are those of env(1), nice(1) and timeout(1); what is wrong in the
+//! Why the program was not begun. The exit codes are those of env(1), nice(1) and timeout(1); an error in the
 //! arguments or in the environment is 2, as of all commands.
 
 use crate::error::Error;

@@ -1,6 +1,6 @@
 //! `softfault sim`: the documents' workloads on simulated machines of N cores.
 //!
-//! `arguments` is what is typed, `plan` the runs that it means, `pool` runs them, `row` is what the JSON has
+//! `arguments` is the command line, `plan` the runs that it means, `pool` runs them, `row` is the JSON
 //! of one; `rates`, `slots` and `waits` print the tables, `documents` has the documents' own figures.
 
 mod arguments;

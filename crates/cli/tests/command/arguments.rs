@@ -1,4 +1,4 @@
-//! What the caller got wrong: one clear line, exit code 2, nothing left behind.
+//! Wrong arguments: one clear line, exit code 2, nothing left behind.
 
 use super::{directory, finish, is_empty, refused, softfault};
 

@@ -1,4 +1,4 @@
-//! `lab compare`: the tables, and what it refuses.
+//! `lab compare`: the tables, and the files that it refuses.
 
 use super::{directory, finish, refused, softfault};
 use serde_json::Value;
@@ -13,7 +13,7 @@ pub fn stored(name: &str) -> String {
     results.join(name).to_str().unwrap().into()
 }
 
-/// What `compare` prints.
+/// The output of `compare`.
 fn compared(arguments: &[&str]) -> String {
     let (code, out, err) = finish(softfault(&["lab", "compare"]).args(arguments));
     assert_eq!((code, &err[..]), (0, ""), "{arguments:?}");

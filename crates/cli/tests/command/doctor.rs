@@ -1,4 +1,4 @@
-//! `doctor` tells what is so: of this machine, and of one on which things are closed (by a seccomp
+//! `doctor` tells the truth: of this machine, and of one on which things are closed (by a seccomp
 //! filter, a limit or a mask that the command is started under).
 
 use super::{directory, finish, is_empty, refused, softfault};
@@ -143,7 +143,7 @@ fn the_probe_agrees_with_the_machine() {
         .split(|c: char| !c.is_ascii_digit())
         .map_while(|n| n.parse().ok());
     let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
-    // What a mainline kernel of this age has, the probes find.
+    // The features that a mainline kernel of this age has, the probes find.
     for (name, since) in [
         ("pagemap-scan", (6, 7)),
         ("self-madvise", (6, 13)),
@@ -176,7 +176,7 @@ fn closed_userfaultfd_is_missing_and_mendable() {
         assert!(costs.contains("no map can be served"), "{costs}");
         assert!(mend.contains("seccomp"), "{mend}");
         assert!(rows["kernel"][1].contains("seccomp"));
-        // The library's error says to run what is running.
+        // The library's error says to run the command that is running.
         assert!(
             rows.values()
                 .flatten()

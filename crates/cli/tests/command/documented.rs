@@ -33,7 +33,7 @@ const OF_A_SIZE: [&str; 14] = [
     "--touches",
 ];
 
-/// What is run for a command, or why it is not.
+/// The smaller command that is run for a command, or why none is.
 fn small(words: &[String], dir: &Path) -> Result<Vec<String>, &'static str> {
     let mut kept = Vec::new();
     let mut words = words.iter().skip(1);
@@ -76,7 +76,7 @@ fn small(words: &[String], dir: &Path) -> Result<Vec<String>, &'static str> {
     Ok(kept)
 }
 
-/// All that can be run, each once, by what is run; and how many cannot, by the reason.
+/// All that can be run, each once, by the words that are run; and how many cannot, by the reason.
 fn all(dir: &Path) -> (BTreeMap<Vec<String>, String>, BTreeMap<&'static str, usize>) {
     let (mut run, mut not) = (BTreeMap::new(), BTreeMap::new());
     let mut seen = BTreeSet::new();

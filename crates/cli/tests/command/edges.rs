@@ -132,7 +132,7 @@ const RUBBISH: &[&str] = &[
     "64M;",
 ];
 
-/// How long a run may go on before it counts as one that was taken: what is refused ends by itself, on a busy machine
+/// How long a run may go on before it counts as one that was taken: a refused one ends by itself, on a busy machine
 /// after seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,4 +1,4 @@
-//! Manual pages and completions: what is made from the command has all of it.
+//! Manual pages and completions: each is made from the command and has all of it.
 
 use super::{directory, finish, refused, softfault};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ fn help(words: &[String]) -> String {
     out
 }
 
-/// All commands, as words behind `softfault`; the first has none. From what help lists.
+/// All commands, as words behind `softfault`; the first has none. From the lists of help.
 fn commands() -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
     let mut next = 0;

@@ -1,4 +1,4 @@
-//! The workload of huge pages: what its rows hold, with the machine's pool and without.
+//! The workload of huge pages: its rows, with the machine's pool and without.
 
 use super::rows::{lab, number};
 use super::{directory, finish, softfault};
@@ -61,7 +61,7 @@ fn check(row: &Value) {
         ("softfault", "empty") => {
             assert!((PAGES..=TWO * PAGES).contains(&served), "{row}");
         }
-        // What is missing in a round is served to one of them at least.
+        // A page that is missing in a round is served to one of them at least.
         ("softfault", "emptied") => {
             assert!((accesses / TWO..=accesses).contains(&served), "{row}");
         }
@@ -88,7 +88,7 @@ fn the_kernel_and_softfault_have_the_machines_pool() {
     assert!(rows.iter().all(|row| row["huge"]["made_of"] == "hugetlb"));
 }
 
-/// With a mapping that stays, what is mapped again finds its page table; without one each touch is a fault.
+/// With a mapping that stays, memory that is mapped again finds its page table; without one each touch is a fault.
 #[test]
 fn a_parked_mapping_keeps_page_tables() {
     let Some(_pool) = Pool::with(512) else { return };

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Starts the command with what it says held back.
+/// Starts the command with its output held back.
 pub fn start(command: &mut Command) -> Child {
     command
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! `lab make`, and that what is read is really compared with what a file must hold.
+//! `lab make`, and that bytes read are really compared with a file's expected bytes.
 
 use super::{directory, finish, rows, softfault};
 use serde_json::Value;

@@ -1,5 +1,5 @@
 //! The read-ahead of the device that files lie on: set for the kernel's rows, and back however they end.
-//! The setting is the machine's. A lab locks it while it has changed it, and a test that asks what it is
+//! The setting is the machine's. A lab locks it while it has changed it, and a test that asks for its value
 //! without any lab takes the same lock.
 
 use super::interrupted::{assert_interrupted, signal, start, thrash, until, worker};
@@ -43,7 +43,7 @@ fn now(setting: &Path) -> u64 {
     text.trim().parse().unwrap()
 }
 
-/// What it is while no lab has changed it.
+/// Its value while no lab has changed it.
 fn own(setting: &Path) -> u64 {
     let file = File::open(setting).unwrap();
     file.lock().unwrap();

@@ -1,4 +1,4 @@
-//! `lab report`: what is on the page, and what it refuses. How it looks is `report_in_browser`'s.
+//! `lab report`: the page's contents, and the files that it refuses. Its looks are `report_in_browser`'s.
 
 use super::compare::stored;
 use super::{directory, finish, refused, softfault};
@@ -51,7 +51,7 @@ fn the_page_needs_nothing_beside_itself() {
     assert!(page.contains("default-src 'none'"));
 }
 
-/// Of a kernel at two read-aheads, the one that was measured first is what the cards compare with.
+/// Of a kernel at two read-aheads, the cards compare with the one that was measured first.
 #[test]
 fn cards_are_against_the_first_read_ahead() {
     let dir = directory();
@@ -80,7 +80,7 @@ fn cards_are_against_the_first_read_ahead() {
     assert!(page.contains("its device set to 8192 KiB of read-ahead"));
 }
 
-/// Of a thrash the threads' turns are what the cards compare, and of holes nothing.
+/// Of a thrash the cards compare the threads' turns, and of holes nothing.
 #[test]
 fn cards_go_by_the_median_threads_rounds() {
     let dir = directory();
@@ -154,7 +154,7 @@ fn policies_and_workloads_have_their_charts() {
         "Read for a byte used, by what counts as a hit",
         "<strong>P2-only</strong><br>softfault:miss=p2",
         ">2,048 ×</td>",
-        // Document 000's ratio, and what did not end.
+        // Document 000's ratio, and the runs that did not end.
         "Waited in vain",
         "45.0 %",
         "437,017, 45.0 %",
@@ -165,13 +165,13 @@ fn policies_and_workloads_have_their_charts() {
         "130 ms",
         "VMA locks: mixed, 16 threads",
         "10.5 ×",
-        // Faults over threads, and what they cost.
+        // Faults over threads, and their cost.
         "Speed over threads: own",
         "Faults for CPU time over threads: shared",
         "64\u{a0}MiB\u{a0}of\u{a0}memory\u{a0}for\u{a0}each\u{a0}thread",
         "Maps",
         "30,500 /s",
-        // What a policy is, and how to measure it again.
+        // The meaning of a policy, and how to measure it again.
         "a fault keeps its VMA lock over I/O",
         "--threads 1,21,56",
     ] {

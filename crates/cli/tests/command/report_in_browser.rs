@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Looks at every text and bar of the page and tells the page around, as JSON, what is wrong.
+/// Looks at every text and bar of the page and tells the page around, as JSON, the faults it found.
 const LOOK: &str = include_str!("look.js");
 
 /// The page around: a frame of the width to look at (a window cannot be as narrow as a phone).
@@ -135,8 +135,8 @@ fn nothing_overlaps_overflows_or_lacks_its_colour() {
         let verdict: Value = serde_json::from_str(&verdict.replace("&amp;", "&")).unwrap();
         assert_eq!(verdict["width"], view.width, "{}", view.name);
         assert_eq!(verdict["dark"], view.dark, "{}", view.name);
-        // Five engines' lines in each of pft's four charts, and those of random; the matrix goes from what
-        // is read in vain a thousandfold to what is not.
+        // Five engines' lines in each of pft's four charts, and those of random; the matrix goes from
+        // a thousandfold of bytes read in vain to none.
         for (what, least) in [("texts", 1000), ("bars", 200), ("lines", 22), ("tints", 4)] {
             let found = verdict[what].as_u64();
             assert!(found >= Some(least), "{}: {what}: {found:?}", view.name);

@@ -1,4 +1,4 @@
-//! What rows hold.
+//! The fields of rows.
 
 use super::read_ahead::bdi;
 use super::{directory, finish, is_empty, rows, softfault};
@@ -57,7 +57,7 @@ const FIELDS: &[(&str, bool)] = &[
     ("error", true),
 ];
 
-/// Null of what the machine did not allow, and of nothing else.
+/// Null for figures that the machine did not allow, and for nothing else.
 const IF_RUN: [&str; 4] = ["accesses_per_s", "cpu_s", "major_faults", "minor_faults"];
 
 /// When a row gives up that was told nothing: long after its time, for a busy machine may give it none for seconds.

@@ -1,5 +1,5 @@
-//! Simulations as the command runs them: the same seed is the same run in any process, and what is wrong is
-//! said in a line.
+//! Simulations as the command runs them: the same seed is the same run in any process, and an error is
+//! one line.
 
 use super::{directory, finish, is_empty, refused, rows, softfault};
 use serde_json::Value;
@@ -21,7 +21,7 @@ fn with<'a>(workload: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["sim", workload][..], &SMALL, more].concat()
 }
 
-/// Rows without what the wall clock decides.
+/// Rows without the figures that the wall clock decides.
 fn virtual_part(mut rows: Vec<Value>) -> Vec<Value> {
     for row in &mut rows {
         let row = row.as_object_mut().unwrap();
@@ -412,7 +412,7 @@ fn this_machine_can_be_measured_and_simulated() {
     let topology: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     assert!(topology["source"].as_str().unwrap().contains("Measured by"));
     let picoseconds = |part: &str, name: &str| topology[part][name].as_u64().unwrap();
-    // Not how long anything takes, but what cannot be otherwise.
+    // Not the times, but the relations that cannot be otherwise.
     assert!(picoseconds("line", "hit") >= 1);
     assert!(picoseconds("line", "cluster") <= picoseconds("line", "remote"));
     let files = std::fs::read_dir(dir.path()).unwrap().count();

@@ -5,7 +5,7 @@ use super::rows::LATE;
 use super::{directory, rows};
 use serde_json::Value;
 
-/// What is read past the kernel's page cache is all that the group has.
+/// Bytes read past the kernel's page cache are all that the group has.
 const BOTH: [&str; 2] = ["softfault:reads=direct", "soft"];
 
 fn lab(on: &str, workload: &str, more: &[&str]) -> Vec<Value> {
@@ -43,7 +43,7 @@ fn lab(on: &str, workload: &str, more: &[&str]) -> Vec<Value> {
                 assert!(lock[field].is_f64(), "{field}: {row}");
             }
         }
-        // The group's own peak, 1 GiB of limit above the budget: this can fail. With what is left in the
+        // The group's own peak, 1 GiB of limit above the budget: this can fail. With pages left in the
         // kernel's page cache it is no budget's.
         if let Some(peak) = row["peak_bytes"].as_u64()
             && on.contains("reads=direct")
@@ -107,7 +107,7 @@ fn thrash() {
     }
 }
 
-/// Document 002's and 004's workloads; what they count is looked at with the kernel's rows beside.
+/// Document 002's and 004's workloads; their counts are looked at with the kernel's rows beside.
 #[test]
 fn the_documents_workloads_over_soft_tables() {
     let files = ["--file-size", "24M", "--memory", "12M", "--threads", "3"];

@@ -1,4 +1,4 @@
-//! The workloads that swap: what their rows hold, and that the kernel's swap is gone when they are.
+//! The workloads that swap: their rows, and that the kernel's swap is gone when they are.
 
 use super::rows::{lab, number};
 use super::{directory, finish, is_empty, softfault};
@@ -35,7 +35,7 @@ fn run(workload: &str, more: &str) -> Vec<Value> {
     let dir = directory();
     let more: Vec<&str> = more.split(' ').collect();
     let rows = lab(workload, dir.path(), &more);
-    // How much the kernel swaps in at a time decides most of what its rows show.
+    // How much the kernel swaps in at a time decides most of its rows' figures.
     let cluster = std::fs::read_to_string("/proc/sys/vm/page-cluster").ok();
     let cluster = cluster.and_then(|text| text.trim().parse::<u64>().ok());
     assert!(

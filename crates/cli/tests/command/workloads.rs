@@ -1,4 +1,4 @@
-//! The workloads about mapping: what their rows hold, on the kernel's mmap and on softfault.
+//! The workloads about mapping: their rows, on the kernel's mmap and on softfault.
 
 use super::rows::{lab, number};
 use super::{directory, finish, softfault};
@@ -14,7 +14,7 @@ fn small(workload: &str, more: &str) -> Vec<Value> {
             (&row["gave_up"], &row["checked"]),
             (&false.into(), &true.into())
         );
-        // Only softfault tells what its locks waited.
+        // Only softfault tells the waits for its locks.
         let ours = row["on"].as_str().unwrap().starts_with("softfault");
         assert_eq!(row["locks"].is_object(), ours, "{row}");
     }

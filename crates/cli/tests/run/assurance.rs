@@ -1,4 +1,4 @@
-//! How it is known that nobody writes to a file, and what becomes of a mapping when somebody does.
+//! How it is known that nobody writes to a file, and the fate of a mapping when somebody does.
 
 use crate::cases::Cases;
 use crate::{stats, text};
@@ -77,7 +77,7 @@ fn a_file_that_is_open_for_writing_is_declined() {
     drop(writer);
 }
 
-/// A file system that is made for a test, in a mount namespace of its own: what is run there, and what it did.
+/// Runs a case on a file system that is made for the test, in a mount namespace of its own; its statistics.
 fn on(kind: &str, then: &str, name: &str) -> Option<stats::ProcessStats> {
     let cases = Cases::of_its_own(name)?;
     let place = cases.directory.join("place");

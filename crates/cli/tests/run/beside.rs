@@ -210,7 +210,7 @@ fn java_and_libjsig() {
     }
 }
 
-/// What gdb prints, if there is one.
+/// The output of gdb, if there is one.
 fn gdb(arguments: &[&str]) -> Option<String> {
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", "-iex", "set debuginfod enabled off"])

@@ -1,11 +1,11 @@
-//! A budget that is not below what there is: a line says so.
+//! A budget that is not below the memory that there is: a line says so.
 
 use crate::{softfault_run, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is said of a budget, within a memory cgroup or not.
+/// The lines about a budget, within a memory cgroup or not.
 fn said_of(budget: &str, cgroup: Option<&Path>) -> String {
     let mut run = softfault_run();
     run.args(["--memory", budget, "--", "echo", "ran"]);

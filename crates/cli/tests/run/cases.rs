@@ -33,7 +33,7 @@ impl Cases {
         cases.as_ref()
     }
 
-    /// A file for what processes write at their exit: each time another, for tests run at a time.
+    /// A file for the statistics that processes write at their exit: each time another, for tests run at a time.
     pub fn stats_file(&self, name: &str) -> PathBuf {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Relaxed);
@@ -55,7 +55,7 @@ impl Cases {
         })
     }
 
-    /// A case with softfault, which writes what it did to `stats`.
+    /// A case with softfault, which writes its statistics to `stats`.
     pub fn with(&self, case: &str, stats: &Path) -> Command {
         self.with_file(case, stats, &self.data)
     }
@@ -79,8 +79,8 @@ impl Cases {
         with
     }
 
-    /// Runs a case without softfault, and with it in each way that there is, the first chosen by itself; what the processes
-    /// did each time, the first of them last.
+    /// Runs a case without softfault, and with it in each way that there is, the first chosen by itself; the statistics of the processes
+    /// each time, the first of them last.
     fn run(&self, case: &str) -> Vec<Vec<ProcessStats>> {
         let mut without = Command::new(&self.program);
         let without = without.arg(case).arg(&self.data).output().unwrap();
@@ -151,7 +151,7 @@ fn system_calls_find_missing_pages() {
     let Some(cases) = Cases::get() else { return };
     for stats in cases.run("calls") {
         assert_eq!(stats[0].taken(), 1);
-        // A copy of what was written.
+        // The map of the copy.
         assert_eq!(stats[0].declined(), [("too_small".to_owned(), 1)]);
         assert_eq!(stats[0].number(&["failed"]), 0);
     }

@@ -1,4 +1,4 @@
-//! The command itself: arguments that it refuses, and what of it the program sees.
+//! The command itself: arguments that it refuses, and the traces of it that the program sees.
 
 use crate::{directory, refuses, softfault_run, text};
 use std::fs;

@@ -1,4 +1,4 @@
-//! What `docs/run.md` has a row for: all that `--stats` says, and every reason for which a mapping is declined.
+//! The rows of `docs/run.md`: all that `--stats` says, and every reason for which a mapping is declined.
 
 use crate::cases::Cases;
 use crate::{softfault_run, text};
@@ -17,7 +17,7 @@ fn rows(heading: &str) -> impl Iterator<Item = Vec<&'static str>> {
     table.skip(2).map(cells)
 }
 
-/// What is marked as code in one cell of each row.
+/// The words marked as code in one cell of each row.
 fn names(heading: &str, cell: usize) -> BTreeSet<&'static str> {
     let cells = rows(heading).map(move |row| row[cell]);
     cells

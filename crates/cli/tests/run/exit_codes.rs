@@ -80,7 +80,7 @@ fn a_program_that_no_library_can_be_loaded_into() {
     chown(&program, Some(1), Some(1)).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
     refuses_program(&program, 126, "setuid");
-    // A script is what its interpreter is.
+    // A script is judged by its interpreter.
     let script = directory.join("script");
     executable(&script, &format!("#!{} -x\n", program.display()));
     refuses_program(&script, 126, "setuid");

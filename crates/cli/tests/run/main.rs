@@ -1,4 +1,4 @@
-//! `softfault run`: programs in C do what programs do with mappings, with softfault and without, and print the same.
+//! `softfault run`: programs in C use mappings as programs do, with softfault and without, and print the same.
 
 #![allow(missing_docs)]
 
@@ -127,7 +127,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs what ends with this exit code and one line, which says why.
+/// Runs a command that ends with this exit code and one line, which says why.
 pub fn refuses(command: &mut Command, code: i32, why: &str) {
     let refused = command.output().unwrap();
     let said = text(&refused.stderr);

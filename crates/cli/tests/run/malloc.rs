@@ -16,7 +16,7 @@ fn mallocs() -> Option<&'static Mallocs> {
     static MALLOCS: OnceLock<Option<Mallocs>> = OnceLock::new();
     let mallocs = MALLOCS.get_or_init(|| {
         let directory = directory("mallocs");
-        // What the compiler knows of malloc it would leave out.
+        // The compiler would leave out calls of malloc that it knows.
         let program = compile("mallocs.c", &directory.join("program"), &["-fno-builtin"])?;
         let data = file(&directory, 100);
         Some(Mallocs {
@@ -29,8 +29,8 @@ fn mallocs() -> Option<&'static Mallocs> {
 }
 
 impl Mallocs {
-    /// What a program did whose large blocks may be taken, having printed the same as without softfault. In all ways; what it
-    /// did in the first.
+    /// Runs a program whose large blocks may be taken, in all ways; it prints the same as without softfault. Its statistics in
+    /// the first.
     fn run(&self, name: &str, swap: &str, arguments: &[&str], min_size: &str) -> ProcessStats {
         let each = ways()
             .iter()

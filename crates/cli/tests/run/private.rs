@@ -35,7 +35,7 @@ fn private() -> Option<&'static Private> {
 }
 
 impl Private {
-    /// Runs a case over a file without softfault, and with it with these options more; what the processes did, the first
+    /// Runs a case over a file without softfault, and with it with these options more; the statistics of the processes, the first
     /// last.
     fn run(&self, case: &str, data: &Path, options: &[&str]) -> Vec<ProcessStats> {
         let file = self.directory.join(format!(
@@ -72,7 +72,7 @@ impl Private {
         stats
     }
 
-    /// Softfault that takes anonymous memory, with so much swap, and writes what it did to a file.
+    /// Softfault that takes anonymous memory, with so much swap, and writes its statistics to a file.
     fn takes_anonymous(&self, swap: &str, stats: &Path) -> Command {
         let mut with = softfault_run();
         with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
@@ -187,7 +187,7 @@ fn declined_mappings_are_named() {
         ("odd_flags", 2),
     ];
     let swap = private.swap("100M");
-    // Options, what is declined of what depends on them, and how many mappings are taken.
+    // Options, the mappings declined of those that depend on them, and how many mappings are taken.
     type Row<'a> = (&'a [&'a str], &'a [(&'a str, u64)], u64);
     let rows: [Row<'_>; 5] = [
         // Only files are looked at.
@@ -270,7 +270,7 @@ print(hashlib.sha256(m).hexdigest(), hashlib.sha256(c).hexdigest())
     }
 }
 
-/// What is evicted while a device writes to it is not lost: of calls that the program makes itself, and in a process that
+/// A page that is evicted while a device writes to it is not lost: of calls that the program makes itself, and in a process that
 /// has forked of those that it makes by the C library.
 #[test]
 fn devices_read_into_memory_that_is_evicted() {
@@ -330,7 +330,7 @@ fn every_page_is_right_under_random_calls() {
     }
 }
 
-/// What the program's own malloc hands out may be what the threads that serve faults live on.
+/// Memory that the program's own malloc hands out may be memory that the threads that serve faults run on.
 #[test]
 fn memory_of_a_malloc_of_the_programs_own_is_declined() {
     let Some(private) = private() else { return };

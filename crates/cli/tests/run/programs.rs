@@ -23,7 +23,7 @@ fn in_order(command: &mut Command, directory: &Path) -> Output {
     output
 }
 
-/// Runs a program in a directory without softfault and in all ways with it; what its processes did each time.
+/// Runs a program in a directory without softfault and in all ways with it; the statistics of its processes each time.
 fn same(directory: &Path, arguments: &[&str]) -> Vec<Vec<ProcessStats>> {
     let without = in_order(Command::new(arguments[0]).args(&arguments[1..]), directory);
     let each = ways().iter().map(|way| {

@@ -1,9 +1,9 @@
-//! What processes have written at their exit.
+//! Statistics that processes have written at their exit.
 
 use serde_json::Value;
 use std::path::Path;
 
-/// What one process did.
+/// The statistics of one process.
 pub struct ProcessStats(Value);
 
 /// All that is in a file.

@@ -1,4 +1,4 @@
-//! Mappings that are declined: what is told of them, and `--strict`.
+//! Mappings that are declined: the lines about them, and `--strict`.
 
 use crate::cases::Cases;
 use crate::elsewhere::{Elsewhere, is_root};
@@ -125,7 +125,7 @@ fn a_strict_run_ends_where_a_mapping_is_declined() {
         cases.data
     );
     refuses(&mut strict("whole"), 125, &why);
-    // What is left out has no budget.
+    // A file that is left out has no budget.
     let mut left_out = strict("whole");
     left_out.env("SOFTFAULT_RUN_NOT", "data");
     assert_same(

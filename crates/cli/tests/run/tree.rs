@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const MEMORY: u64 = 24 << 20;
-/// What each process may have, whatever the others have.
+/// The memory that each process may have, whatever the others have.
 const LEAST: u64 = softfault::LEAST_MEMORY as u64;
 /// Several budgets.
 const BYTES: usize = 72 << 20;
@@ -52,7 +52,7 @@ impl Workers {
         file
     }
 
-    /// Softfault with the budget, and what writes to a file of this name.
+    /// Softfault with the budget, which writes its statistics to a file of this name.
     fn run(&self, name: &str) -> Command {
         let mut run = softfault_run();
         run.args([
@@ -89,7 +89,7 @@ impl Workers {
 struct Member(Child);
 
 impl Member {
-    /// Waits until it says that it has what it may have.
+    /// Waits until it says that it has its share.
     fn hear(&mut self) {
         let mut said = [0];
         let out = self.0.stdout.as_mut().unwrap();
@@ -212,7 +212,7 @@ fn anonymous_of_group(group: u32) -> (u64, u64) {
     (all.iter().sum(), all.len() as u64)
 }
 
-/// Runs it to its end, and the most anonymous memory that its processes had, beyond what they may have.
+/// Runs it to its end, and the most anonymous memory that its processes had, beyond their share.
 fn watched(command: &mut Command) -> (Output, u64) {
     command.process_group(0);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -236,7 +236,7 @@ fn watched(command: &mut Command) -> (Output, u64) {
     })
 }
 
-/// What all were told is the same budget, which was kept.
+/// All were told the same budget, which was kept.
 fn assert_one_budget(all: &[ProcessStats], processes: u64) {
     for stats in all {
         assert_eq!(stats.taken(), 1);
@@ -462,7 +462,7 @@ fn each_process_may_have_its_own() {
     }
 }
 
-/// The last process removes it, and the next tree what those have left that were killed.
+/// The last process removes it, and the next tree removes files left by processes that were killed.
 #[test]
 fn nothing_is_left_of_a_tree() {
     let Some(workers) = Workers::get() else {

@@ -65,7 +65,7 @@ fn a_name_that_nobody_knows_is_told() {
     assert_eq!(text(&run.stdout), "ran\n");
 }
 
-/// What the command hands to the program, it takes from it.
+/// A variable that the command hands to the program, it takes from it.
 #[test]
 fn a_command_within_another_has_nothing_to_say() {
     let file = directory("within").join("stats");

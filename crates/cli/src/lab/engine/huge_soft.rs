@@ -20,8 +20,8 @@ const SMALL: usize = 16 << 20;
 /// Mappings of all spaces.
 const MAPPINGS: u32 = 1 << 16;
 
-/// Memory of `bytes` bytes. The pool has room for it as often as spaces map it at a time: who maps is promised all that
-/// he asks for before he learns what of it others were promised meanwhile. Room that is not used is address space only.
+/// Memory of `bytes` bytes. The pool has room for it as often as spaces map it at a time: a mapper is promised all that
+/// it asks for before it learns how much of it others were promised meanwhile. Room that is not used is address space only.
 pub fn soft(bytes: u64, spaces: usize, policies: Policies) -> Result<SoftHuge, String> {
     let room = bytes.checked_mul(spaces as u64).ok_or("too many spaces")?;
     let mmu = SoftMmu::with_huge_memory(SMALL, room as usize);

@@ -1,5 +1,5 @@
-//! Anonymous memory larger than its budget, as the workloads about swap use it: where accesses go, what pages
-//! hold, and how good the best way to forget pages would have been.
+//! Anonymous memory larger than its budget, as the workloads about swap use it: where accesses go, the contents of
+//! pages, and how good the best way to forget pages would have been.
 //!
 //! ```text
 //!   accesses   seed, thread, number ─► page, read or write

@@ -1,5 +1,5 @@
 //! The versions of all pages before and after a fork, in memory that parent and child share: the parent notes
-//! what was begun when the child is already there.
+//! the writes that had begun when the child is already there.
 
 use super::pages::Pages;
 use super::versions::Seen;

@@ -1,4 +1,4 @@
-//! What a touched page must hold, and whether it does.
+//! The expected bytes of a touched page, and whether it has them.
 
 use crate::lab::fill::{Contents, PAGE, WORDS};
 use std::hint::black_box;
@@ -45,7 +45,7 @@ pub fn touch_by(
     }
 }
 
-/// Which word of a page a touch looks at, and what it must be; `None` where nobody knows.
+/// Which word of a page a touch looks at, and its expected value; `None` where nobody knows.
 fn probe(contents: Contents, page: u64) -> Option<(u64, u64)> {
     match contents {
         Contents::Filled(fill) => {

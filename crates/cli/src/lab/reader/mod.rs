@@ -1,5 +1,5 @@
 //! One thread's way to a file's pages: by loads from a mapping, by calls of one that loads do not reach,
-//! or by O_DIRECT reads into a buffer. `check` has what the bytes must be.
+//! or by O_DIRECT reads into a buffer. `check` has the expected bytes.
 
 mod buffer;
 mod check;

@@ -84,7 +84,7 @@ fn pattern(key: Key, all: &[Group]) -> String {
     }
 }
 
-/// How far the kernel's rows read ahead, of files and of swap, which decides most of what they show; a line for each
+/// How far the kernel's rows read ahead, of files and of swap, which decides most of their figures; a line for each
 /// that there are rows of.
 pub fn read_ahead(rows: &[Row]) -> String {
     let files = rows.iter().filter(|row| reads_ahead(row));

@@ -1,5 +1,5 @@
 //! The table of the workloads that swap: how much was found in memory, beside an exact LRU, how fast
-//! that was beside the others, and what it cost.
+//! that was beside the others, and its cost.
 
 use super::pattern;
 use crate::results::group::Group;

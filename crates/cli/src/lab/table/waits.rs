@@ -1,5 +1,5 @@
-//! The table of the workloads that time single operations: what each waited at most in any of
-//! the repeats, what of a thousand touches all but one did not exceed (the median of the repeats), and how many
+//! The table of the workloads that time single operations: the longest wait of each in any of
+//! the repeats, the time that all but one of a thousand touches did not exceed (the median of the repeats), and how many
 //! mappings were made meanwhile.
 
 use super::pattern;

@@ -67,7 +67,7 @@ pub fn run(bench: &Bench, flush_every: Option<u64>) -> Result<(), String> {
     let checked = reopen_to_check(job.fd).map_err(opened)?;
     let pages = job.bytes / PAGE;
     let first = RUN.min(pages);
-    // What a run before has left is not written over.
+    // Blocks that an earlier run has left are not written over.
     (file.set_len(0))
         .and_then(|()| file.set_len(first * PAGE))
         .and_then(|()| file.sync_all())

@@ -8,7 +8,7 @@
 //! | populated | complete | all |
 //! | scan | complete, and every byte of it is read | all |
 //!
-//! A touch writes a word of the process's own in a huge page, and looks whether it holds what this process wrote there
+//! A touch writes a word of the process's own in a huge page, and looks whether it still holds the word that this process wrote there
 //! last. Those that took long are asked whether the thread slept meanwhile: that is a wait. Soft page tables count the
 //! waits for their locks themselves.
 

@@ -1,4 +1,4 @@
-//! Scattered pages of a file, brought in by one call: what a vector index wants. pread, which has no such call, reads
+//! Scattered pages of a file, brought in by one call, as a vector index needs. pread, which has no such call, reads
 //! them by as many threads as keep a device busy.
 
 use super::super::fill::{mix, uniform};

@@ -19,7 +19,7 @@ struct State {
     abandoned: bool,
 }
 
-/// One thread's seat: who gives it up, by whatever way, ends all meetings to come.
+/// One thread's seat: a thread that gives it up, by whatever way, ends all meetings to come.
 pub struct Seat<'a>(&'a Meeting);
 
 impl Meeting {

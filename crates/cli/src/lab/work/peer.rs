@@ -7,7 +7,7 @@ pub trait Peer {
     /// Its counters, and whether the time is over.
     fn member(&self) -> &Member<'_>;
 
-    /// Waits for all others; the last to come does `last` while they wait, and what it returns is what all get. False
+    /// Waits for all others; the last to come does `last` while they wait, and its result is returned to all. False
     /// too if one will not come.
     fn meet(&self, last: &mut dyn FnMut() -> Result<bool, String>) -> Result<bool, String>;
 }

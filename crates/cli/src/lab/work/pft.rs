@@ -1,5 +1,5 @@
-//! Document 004's page fault test: N threads populate anonymous memory, a byte a page. What is measured
-//! is the population: all begin together, and mapping and unmapping are done before and after.
+//! Document 004's page fault test: N threads populate anonymous memory, a byte a page. Only the
+//! population is measured: all begin together, and mapping and unmapping are done before and after.
 //!
 //! ```text
 //!   map ─► meet ─► populate ─► meet ─► unmap ─┐

@@ -1,5 +1,5 @@
-//! Processes that work side by side, forked from one before its threads begin, and what they meet by: a page that
-//! all of them share.
+//! Processes that work side by side, forked from one before its threads begin, and the page by which
+//! they meet, shared by all of them.
 
 use super::super::counters::{Blame, Counters};
 use super::gang::{self, Member};
@@ -66,7 +66,7 @@ impl Peer for Process<'_> {
 }
 
 /// Forks as many processes as the job has threads, lets `work` run in each until the time is over, and waits for
-/// them. What they map and count is theirs; what they have counted is in the job's slots.
+/// them. Their maps and counts are their own; their final counts are in the job's slots.
 pub fn run(bench: &Bench, work: impl Fn(&dyn Peer) -> Result<(), String>) -> Result<(), String> {
     let page = page().map_err(|e| format!("no page to share: {e}"))?;
     let mut children = Vec::new();

@@ -18,7 +18,7 @@ pub fn run(bench: &Bench, pass: Pass) -> Result<(), String> {
         let all = 0..source.pages();
         scan(&mut source.reader(&mut Buffer::default()), all, |_| true)?;
     }
-    // The fresh mapping is part of what `remap` measures; whichever thread comes first makes it.
+    // The fresh mapping is part of the time that `remap` measures; whichever thread comes first makes it.
     let source = RwLock::new((source, pass != Pass::Remap));
     gang::measure(bench, 1 << 20, None, |member| {
         let fresh = source.read().expect("no thread panics").1;

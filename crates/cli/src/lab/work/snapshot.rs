@@ -90,7 +90,7 @@ fn forks(
     phase.store(FORKING, Ordering::Relaxed);
     let mut since = now_ns();
     // SAFETY: the child calls nothing that a lock of another thread could keep it from: it reads the memory,
-    // which is what the fork is for, and the C library's heap works after a fork.
+    // which is the purpose of the fork, and the C library's heap works after a fork.
     let child = unsafe { libc::fork() };
     if child == 0 {
         walk(bench, pages, range);

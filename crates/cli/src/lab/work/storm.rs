@@ -1,5 +1,5 @@
 //! Mapping against faulting: one thread maps a small file, touches its first page and unmaps it, all the
-//! time; the others touch uniformly random pages of a large file that stays mapped. What each waits for
+//! time; the others touch uniformly random pages of a large file that stays mapped. Each side's waits for
 //! the other shows in both rates and in the longest single waits.
 
 use super::super::counters::now_ns;

@@ -7,8 +7,8 @@
 //! | one | normal | a small file each millisecond, all of it |
 //! | one | normal | a fork every 20 ms, whose child exits at once; of the space, where page tables are soft |
 //!
-//! Which file a round takes, and which pages, depends on the seed and the round's number only, not on who
-//! has it: the work is the same for every engine. It is done after a number of rounds, or when the time
+//! Which file a round takes, and which pages, depends on the seed and the round's number only, not on the thread that
+//! takes it: the work is the same for every engine. It is done after a number of rounds, or when the time
 //! is over.
 
 use super::super::counters::now_ns;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What the threads in the background add to their nice value.
+/// Added to the nice value of the threads in the background.
 const NICER: i32 = 10;
 /// The largest file that the thread of normal priority takes.
 const SMALL_BYTES: u64 = 64 << 10;

@@ -169,7 +169,7 @@ impl Row {
         }
     }
 
-    /// What it is compared by: rounds a second, touches of a huge page, faults, or touched pages. Zero is a
+    /// The speed that it is compared by: rounds a second, touches of a huge page, faults, or touched pages. Zero is a
     /// speed (a run that was given up before it had done anything), `None` is none.
     pub fn speed(&self) -> Option<f64> {
         self.rounds_per_s

@@ -124,7 +124,7 @@ pub fn by_name(ranges: &WaitRanges) -> Option<BTreeMap<String, [u64; RANGES.len(
     Some(timed.collect::<BTreeMap<_, _>>()).filter(|timed| !timed.is_empty())
 }
 
-/// The longest time that a run's threads were kept waiting, in microseconds; `None` of what the workload does not
+/// The longest time that a run's threads were kept waiting, in microseconds; `None` of operations that the workload does not
 /// do or time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LongestWaits {
