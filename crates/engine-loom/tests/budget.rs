@@ -301,8 +301,8 @@ unsafe impl Send for Memory {}
 
 #[test]
 fn a_charge_hands_over_no_memory_by_itself() {
-    // The rule that the counter is Relaxed by: what a page's memory was used
-    // for is ordered by the lock of the pool that it comes from.
+    // The rule that allows the counter to be Relaxed: the uses of a page's memory
+    // are ordered by the lock of the pool that it comes from.
     use softfault_engine_loom::lock::Mutex;
     explore(Some(4), || {
         let budget = Budget::new(1);

@@ -1,10 +1,10 @@
 //! Models of whole faults: the engine as it is, over one small file, and two
-//! threads. What is modelled piece by piece elsewhere meets here: the folio
+//! threads. The parts that are modelled one by one elsewhere meet here: the folio
 //! lock and its waiters, the index's references, the range word, the frame
 //! pool, the budget and the retry.
 //!
 //! A fault has a hundred operations of the façade, so that one preemption is
-//! what can be explored; the tables' pages and the frames are cells that loom
+//! the most that can be explored; the tables' pages and the frames are cells that loom
 //! watches. Nobody's time is ever up: a wake-up that is lost is a deadlock.
 
 mod model;

@@ -1,5 +1,5 @@
 //! Models of private memory and swap: the engine as it is, over two pages, and two
-//! threads. What is asserted is what a program sees: no write is lost, no number
+//! threads. The assertions are a program's view: no write is lost, no number
 //! comes back that was another page's, and at the end nothing is left of either.
 
 mod model;
@@ -313,7 +313,7 @@ fn a_run_ends_before_an_unmapped_page() {
     );
 }
 
-/// A process forks while a page is touched: what its child sees of the page does not
+/// A process forks while a page is touched: the page as its child sees it does not
 /// change, and nobody sleeps for ever.
 #[test]
 fn a_fault_against_a_freeze() {

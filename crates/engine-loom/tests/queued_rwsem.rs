@@ -143,7 +143,7 @@ impl Clock for Late {
     }
 }
 
-/// Goes in for writing twice, if the first time is a theft. True if `served`, who
+/// Goes in for writing twice, if the first time is a theft. True if `served`, the thread that
 /// is the first in the queue, found that out; then nobody steals a second time.
 fn steal_twice(raw: &QueuedRwSem, clock: &Late, served: &AtomicBool) -> bool {
     if let Some(turn) = raw.write_or_queue(clock) {

@@ -2,7 +2,7 @@
 //! against each other. Tables have two entries here, so that four levels are 16
 //! pages.
 //!
-//! Bytes are plain memory to loom, and pages are told apart by them: who reads
+//! Bytes are plain memory to loom, and pages are told apart by them: a thread that reads
 //! another page's bytes has used a frame after its reuse.
 
 mod model;

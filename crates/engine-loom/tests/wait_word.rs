@@ -1,5 +1,5 @@
-//! Models of the waitable word by itself: what every lock, gate and count here
-//! is built on. A wake-up that is lost leaves a thread asleep, which is a
+//! Models of the waitable word by itself, on which every lock, gate and count here
+//! is built. A wake-up that is lost leaves a thread asleep, which is a
 //! deadlock to loom.
 
 mod model;

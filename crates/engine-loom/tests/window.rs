@@ -218,7 +218,7 @@ fn the_first_two_pay_for_one_table() {
     assert!(refused.load(Relaxed) > 0);
 }
 
-/// A window whose words take two pages, and the first of those pages: used by who is in
+/// A window whose words take two pages, and the first of those pages: used by threads in
 /// one of its ranges, gone when nobody is.
 struct Words {
     window: Window,

@@ -1,5 +1,5 @@
 //! Models of files that are written to: the engine as it is, over two pages, and two threads. No write is lost to
-//! write-back, to eviction or to the protection of a whole window; what is pinned stays writable. A page is written once at a time,
+//! write-back, to eviction or to the protection of a whole window; pinned pages stay writable. A page is written once at a time,
 //! and whoever needs its last write to be over waits for that.
 
 mod model;

@@ -90,7 +90,7 @@ impl<T> Gate<T> {
 
     fn tell(&self) {
         // Release pairs with the Acquire in `wait_for_change`'s callers; they
-        // look at what is behind the lock anyway.
+        // look at the state behind the lock anyway.
         self.changed.fetch_add(1, Release);
         self.changed.wake(u32::MAX);
     }

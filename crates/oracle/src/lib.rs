@@ -14,11 +14,11 @@
 //! - [`HugeWorld`], [`HugeModel`] and [`play_huge`]: the same for huge pages, which
 //!   spaces share with their tables; and threads at a time, [`play_huge_together`].
 //! - [`play_spaces`]: N spaces with files and anonymous memory, and M threads
-//!   that obey lists of operations at a time; what each touch shows must have
-//!   been so at some moment of it.
+//!   that obey lists of operations at a time; the bytes that each touch shows must have
+//!   been there at some moment of it.
 //!
-//! The same source is compiled for the std world and for shuttle's: what a
-//! thread may be suspended with in hand is the facade's.
+//! The same source is compiled for the std world and for shuttle's: where a
+//! thread may be suspended, and with which locks, is decided by the facade.
 
 mod anon;
 mod finally;

@@ -6,7 +6,7 @@
 //! | anonymous memory in spaces that fork | space and page | [`play_anon`](crate::play_anon) |
 //! | both, by several threads at a time | space and page | [`play_spaces`](crate::play_spaces) |
 //!
-//! Whoever plays a list of them leaves out what is addressed in another way.
+//! A player of a list leaves out operations that are addressed in another way.
 
 use core::ops::Range;
 use proptest::prelude::*;
@@ -25,8 +25,8 @@ pub enum MapAdvice {
     WillNeed,
 }
 
-/// What is done with pages of anonymous memory and of private copies of a file,
-/// without changing who maps them.
+/// An operation on pages of anonymous memory and of private copies of a file
+/// that leaves their maps as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryVerb {
     /// They begin anew: as zeros, or as the file has them.
@@ -74,7 +74,7 @@ pub struct Setting {
     pub memory: u64,
 }
 
-/// One operation. Numbers are taken modulo what there is (maps, bytes of a
+/// One operation. Numbers are taken modulo the number of things there are (maps, bytes of a
 /// map), so that every sequence of operations is a valid one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // The fields are named after what they are.

@@ -48,7 +48,7 @@ impl TestFrames {
 
     /// Reads byte `at` of frame `frame`, or of one behind it, after writing it
     /// if there is a value. The pool has handed the frames to the caller, and
-    /// so to nobody else: that is what tests use it to find out.
+    /// so to nobody else: tests use it to find that out.
     pub fn byte(&self, frame: u32, at: usize, value: Option<u8>) -> u8 {
         let offset = frame as usize * PAGE_SIZE + at;
         assert!(offset < self.bytes);
@@ -384,7 +384,7 @@ impl Rig {
         assert_eq!(machine.vmas_in_use(), 0, "VMAs were lost");
         assert_eq!(machine.vma_locks_in_use(), 0, "locks of VMAs were lost");
         assert_eq!(machine.nodes_in_use(), 0, "tree nodes were lost");
-        // What processors keep in stock would hide what was paid back twice: a
+        // Pages that processors keep in stock would hide a page that was paid back twice: a
         // charge that is too large has it given back first.
         assert!(!budget.try_charge(budget.limit() + 1, 0));
         assert_eq!(budget.charged(), 0, "{budget:?}");

@@ -148,7 +148,7 @@ impl TestStore {
         self.gate.release(reads);
     }
 
-    /// Gives the file another length. What comes back after it was cut off is
+    /// Gives the file another length. A range that comes back after it was cut off is
     /// zeros.
     pub fn set_len(&self, len: u64) {
         self.gate.change(|inner| {

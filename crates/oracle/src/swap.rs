@@ -9,12 +9,12 @@ use sync::Arc;
 
 type Page = [u8; PAGE_SIZE];
 
-/// No page of a test is full of this: it is what somebody finds who reads what
-/// is not there.
+/// No page of a test is full of this: a read of a slot without contents
+/// finds it.
 pub const POISON: u8 = 0xDD;
 
-/// Slots in memory. A read of what was not written, or discarded since, or is
-/// being written, finds [`POISON`]: who is ahead of everybody may ask for it, and
+/// Slots in memory. A read of a slot that was not written, or discarded since, or is
+/// being written, finds [`POISON`]: swap read-ahead may ask for it, and
 /// must not show it. Panics if two write to a slot at a time, or if a page
 /// changes while it is written.
 ///
@@ -185,7 +185,7 @@ impl Slots {
 /// It is readable.
 unsafe fn bytes_of(page: *const u8) -> Box<Page> {
     let mut bytes = Box::new([0; PAGE_SIZE]);
-    // SAFETY: the caller's promise; by words, for one who writes to it although
+    // SAFETY: the caller's promise; by words, since a thread that writes to it although
     // it must not is to be found out, and nothing worse.
     unsafe { sync::bytes::load(page, bytes.as_mut_ptr(), PAGE_SIZE) };
     bytes

@@ -7,7 +7,7 @@
  * Errors. A function that fails returns MAP_FAILED, -1 or NULL as its description says, and sets errno.
  * softfault_error() returns a line of text with the reason. A function that succeeds does not change errno.
  *
- * Threads. Each description says what may be called at the same time. No function is a cancellation point, and none
+ * Threads. Each description says which calls may be made at the same time. No function is a cancellation point, and none
  * is async-signal-safe: do not call them in signal handlers. A signal handler may touch a map.
  *
  * Faults. A touch of a page that is not in memory raises SIGBUS in the touching thread. The library's handler

@@ -1,4 +1,4 @@
-//! The header says what the source says.
+//! The header is the one made from the source.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ fn the_header_is_that_of_the_source() {
     );
 }
 
-/// Without what a comment says to Rust: what a caller vouches for stands in the text above, too.
+/// Without the parts of a comment for Rust: the caller's promises stand in the text above, too.
 fn for_c(header: &str) -> String {
     let mut lines = Vec::new();
     let mut is_rusts = false;

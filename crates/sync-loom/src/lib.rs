@@ -2,9 +2,9 @@
 //!
 //! The same items as in `softfault-sync-std`, for model checking one protocol
 //! at a time. Atomics and cells are loom's. The waitable word is ours, because
-//! loom has no futex; see [`wait`] for what it does and does not order.
+//! loom has no futex; see [`wait`] for the orders that it has and has not.
 //!
-//! What loom cannot show: `SeqCst` accesses count as `AcqRel`, and a load never
+//! Loom cannot show everything: `SeqCst` accesses count as `AcqRel`, and a load never
 //! takes its value from a store that is later in program order (load
 //! buffering). The engine's protocols lean on neither. And loom 0.7.2 does not
 //! reorder a change with another thread's load behind a load of the changer's

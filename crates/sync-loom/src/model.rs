@@ -1,11 +1,11 @@
-//! What a model says of the world that it runs in. Not for the engine.
+//! A model's settings of the world that it runs in. Not for the engine.
 
 use std::cell::Cell;
 
 /// When a sleep with a timeout ends that nobody wakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Timeouts {
-    /// Never: who counts on it sleeps for ever, and the model fails.
+    /// Never: a thread that counts on it sleeps for ever, and the model fails.
     #[default]
     Never,
     /// At once, after the others were let run.

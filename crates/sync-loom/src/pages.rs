@@ -23,7 +23,7 @@ pub fn reserve(bytes: usize) -> Result<NonNull<u8>, i32> {
     map(bytes).ok_or(ENOMEM)
 }
 
-/// Lets a part of what was reserved be used.
+/// Lets a part of reserved space be used.
 ///
 /// # Safety
 /// The part is of one reservation, in whole pages.
@@ -41,7 +41,7 @@ pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
 }
 
 thread_local! {
-    /// What a model does when pages are discarded. All its threads are one thread's.
+    /// A model's action when pages are discarded. All its threads are one thread's.
     static ON_DISCARD: RefCell<Box<dyn Fn()>> = RefCell::new(Box::new(|| ()));
 }
 

@@ -18,8 +18,8 @@
 //! That cannot hide a missing ordering: every sleep is in a loop whose test
 //! also succeeds in schedules where nobody slept.
 //!
-//! The engine makes words of zeroed memory. So a word is a pointer to what loom
-//! knows of it; one of zeroed memory gets it when it is first used. Loom wants
+//! The engine makes words of zeroed memory. So a word is a pointer to loom's state
+//! of it; one of zeroed memory gets it when it is first used. Loom wants
 //! it to be older than every thread that uses it: some are made in advance.
 
 use core::ops::Deref;

@@ -1,11 +1,11 @@
-//! Tables of what is zero at first.
+//! Tables whose entries are zero at first.
 
 use crate::atomic::AtomicU64;
 
-/// What is zero at first.
+/// A type whose values are zero at first.
 ///
 /// # Safety
-/// Bytes that are all zero are what [`zero`](Self::zero) gives, and there is nothing to drop. Nothing here relies
+/// Bytes that are all zero are the value that [`zero`](Self::zero) gives, and there is nothing to drop. Nothing here relies
 /// on it: entries are made one by one.
 pub unsafe trait Zero {
     /// The first value.

@@ -90,7 +90,7 @@ macro_rules! atomic {
                 Err(now)
             }
 
-            /// The value without a scheduling point, for what is one step with
+            /// The value without a scheduling point, for uses that are one step with
             /// the access before.
             #[allow(dead_code)]
             pub(crate) fn peek(&self) -> $value {

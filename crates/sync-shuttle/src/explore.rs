@@ -4,15 +4,15 @@
 //!   explore::scenario("fault_against_unmap", 5_000, |seed| { ... })
 //! ```
 //!
-//! runs the closure so many times, each time as another seed says: what the
-//! scenario draws and who runs when. Without being told otherwise the seeds are
+//! runs the closure so many times, each time with another seed, which decides the
+//! scenario's draws and the order of threads. Without being told otherwise the seeds are
 //! always the same, and begin with a number that comes from the name.
 //!
 //! | environment | does |
 //! |---|---|
 //! | `SOFTFAULT_SHUTTLE_SEED=n` | runs the schedule of seed n alone |
 //! | `SOFTFAULT_SHUTTLE_SCHEDULES=n` | runs n schedules of each scenario |
-//! | `SOFTFAULT_SHUTTLE_FROM=n` | begins with seed n: what nobody has run yet |
+//! | `SOFTFAULT_SHUTTLE_FROM=n` | begins with seed n: a schedule that nobody has run yet |
 //!
 //! A schedule that fails prints its seed and the command that runs it again.
 
@@ -174,7 +174,7 @@ fn config() -> Config {
     // The seed says all that the schedule would.
     config.failure_persistence = FailurePersistence::None;
     config.silence_warnings = true;
-    // Others' destructors would find what the panic left half done.
+    // Others' destructors would find state that the panic left half done.
     config
         .ungraceful_shutdown_config
         .immediately_return_on_panic = true;

@@ -14,7 +14,7 @@
 //! | bytes | whose page is nobody else's is checked ([`bytes`]) |
 //! | `cpu()` | one, two, or as many as threads: drawn |
 //!
-//! What it cannot show: weak memory. All accesses are in one order that all
+//! It cannot show weak memory. All accesses are in one order that all
 //! threads agree on; orderings are loom's business.
 
 /// Shared ownership. The standard one: its count is not a protocol of ours.
@@ -68,7 +68,7 @@ pub fn work(_ns: u64) {}
 pub const PROCESSORS: usize = 4;
 
 /// The processor that the caller runs on: as many as the seed says, one, two, or
-/// one for each thread. Where there is one, all threads share what is kept by
+/// one for each thread. Where there is one, all threads share the state that is kept by
 /// processor.
 pub fn cpu() -> usize {
     point::current() % point::cpus()

@@ -28,7 +28,7 @@ pub fn reserve(bytes: usize) -> Result<NonNull<u8>, i32> {
     map(bytes).ok_or(ENOMEM)
 }
 
-/// Lets a part of what was reserved be used.
+/// Lets a part of reserved space be used.
 ///
 /// # Safety
 /// The part is of one reservation, in whole pages.

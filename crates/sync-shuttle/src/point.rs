@@ -1,4 +1,4 @@
-//! Scheduling points, and what the world knows of one schedule.
+//! Scheduling points, and the world's state of one schedule.
 //!
 //! All of it is of the real thread that runs the schedule: shuttle's threads are
 //! its coroutines, so that a plain cell is enough.
@@ -94,7 +94,7 @@ pub(crate) fn stalls() -> u64 {
     STALLS.get()
 }
 
-/// Who sleeps where, in words.
+/// Which thread sleeps where, in words.
 pub(crate) fn asleep() -> String {
     with_sleepers(|sleepers| {
         let sleepers = sleepers.iter().filter(|sleeper| !sleeper.woken);

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Once};
 
 thread_local! {
-    /// What runs on this real thread, until something has failed.
+    /// The scenario that runs on this real thread, until something has failed.
     static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
 }
 

@@ -1,4 +1,4 @@
-//! Who runs next, as one seed says.
+//! The next thread to run, as one seed draws it.
 //!
 //! Each schedule draws its own way of choosing:
 //!
@@ -16,8 +16,8 @@
 //!
 //! It draws too how many processors there are: one, two, or one for each thread.
 //!
-//! Who sleeps with a timeout is not chosen before it is woken, unless nobody
-//! else can run; or, in every second schedule, up to three times as drawn.
+//! A thread that sleeps with a timeout is not chosen before it is woken, unless no other
+//! thread can run; or, in every second schedule, up to three times as drawn.
 
 use crate::point::{self, with_sleepers};
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -60,7 +60,7 @@ enum Way {
     },
 }
 
-/// What schedules came to.
+/// The results of schedules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Explored {
     /// Schedules that ran to their end.
@@ -77,7 +77,7 @@ pub struct Explored {
     pub digest: u64,
 }
 
-/// What the scheduler shares with the one who waits for it.
+/// State that the scheduler shares with the thread that waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) seed: u64,

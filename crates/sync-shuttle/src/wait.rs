@@ -6,8 +6,8 @@
 //!
 //! **Timeouts.** There is no time here. A sleep with a timeout ends when it is
 //! woken; or when no other thread can run, which is a *stall*; or, a few times in
-//! some schedules, because the seed says so. A stall is what a lost wake-up
-//! looks like where every sleep has a timeout: scenarios say whether they may
+//! some schedules, because the seed says so. A lost wake-up looks like a stall
+//! where every sleep has a timeout: scenarios say whether they may
 //! have any ([`Explore::may_stall`](crate::explore::Explore::may_stall)).
 
 use crate::atomic::AtomicU32;

@@ -1,4 +1,4 @@
-//! What the world itself finds, and that it finds it again.
+//! Faults that the world itself finds, and that it finds them again.
 
 use softfault_sync_shuttle::atomic::{AtomicU32, Ordering::SeqCst};
 use softfault_sync_shuttle::cell::UnsafeCell;

@@ -1,7 +1,7 @@
 //! The calls that change mappings, made straight into the kernel.
 //!
-//! A library that is loaded before the C library (`LD_PRELOAD`) may have taken these names over, ours among them: what
-//! the program does to its mappings is looked at there. What softfault does to its own must not be: it would be
+//! A library that is loaded before the C library (`LD_PRELOAD`) may have taken these names over, ours among them: the
+//! program's calls on its mappings are looked at there. Softfault's calls on its own must not be: they would be
 //! answered as the program's, by code that holds the locks which the caller holds. So the library calls these, and
 //! never the C library's functions of the same names.
 

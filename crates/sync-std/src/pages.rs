@@ -7,10 +7,10 @@ use std::sync::Mutex;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// What is mapped so that `mlockall(MCL_FUTURE)` does not fill it: tables that are
+/// Mappings of this many bytes or more are made so that `mlockall(MCL_FUTURE)` does not fill them: tables that are
 /// sparse, or grow into what they have.
 const LARGE: usize = 256 << 10;
-/// Single pages that are kept for the next who asks.
+/// Single pages that are kept for the next caller.
 const KEPT: usize = 64;
 
 /// Single pages that were given back, zeroed. Tables of small windows come and
@@ -32,7 +32,7 @@ unsafe impl Send for Spare {}
 
 /// Maps `bytes` of zeroed memory that costs nothing until touched. `None` when
 /// the system has no more. A child process gets a copy, as of any other memory:
-/// what it must not have, its owner keeps from it.
+/// its owner keeps from the child the pages that it must not have.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     if bytes == PAGE
         && let Ok(mut spare) = SPARE.try_lock()
@@ -43,7 +43,7 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     }
     if bytes >= LARGE {
         let addr = inaccessible(bytes).ok()?;
-        // SAFETY: all of what was just mapped.
+        // SAFETY: all of the new mapping.
         if unsafe { open(addr, bytes) } {
             return Some(addr);
         }
@@ -57,7 +57,7 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
 /// Reserves address space that nobody may touch before it is [opened](open). It is
 /// neither filled nor locked where the program has called `mlockall(MCL_FUTURE)`: it
 /// was inaccessible when it was mapped, and is unlocked before it is opened. A core dump
-/// leaves it out, and what is opened of it: where the kernel joins it to a neighbour that has had
+/// leaves it out, and the opened parts too: where the kernel joins it to a neighbour that has had
 /// pages, all of it would be dumped otherwise, as zeros. The error
 /// is an errno; EAGAIN says that not even a page may be locked any more.
 pub fn reserve(bytes: usize) -> Result<NonNull<u8>, i32> {
@@ -75,8 +75,8 @@ fn inaccessible(bytes: usize) -> Result<NonNull<u8>, i32> {
             unsafe { kernel_calls::munlock(addr.as_ptr().cast(), bytes) };
             Ok(addr)
         }
-        // What is locked counts against RLIMIT_MEMLOCK when it is mapped: so one page
-        // is, which is unlocked, and grows. What is not locked counts for nothing.
+        // Locked memory counts against RLIMIT_MEMLOCK when it is mapped: so one page
+        // is mapped, which is unlocked, and grows. Unlocked memory counts for nothing.
         Err(libc::EAGAIN) if bytes > PAGE => {
             let page = anonymous(PAGE, libc::PROT_NONE)?;
             let first = page.as_ptr().cast();
@@ -103,7 +103,7 @@ fn inaccessible(bytes: usize) -> Result<NonNull<u8>, i32> {
     }
 }
 
-/// Lets a part of what was [reserved](reserve) be used: zeros. `false` where the system
+/// Lets a part of [reserved](reserve) space be used: zeros. `false` where the system
 /// has no memory, or no mapping, for it.
 ///
 /// # Safety

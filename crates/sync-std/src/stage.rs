@@ -9,7 +9,7 @@
 //! ```
 //!
 //! One touch is recorded at a time, whichever threads it passes through: it is at one of them, which alone
-//! changes the stage, and which another takes it over from. What other threads do is not recorded.
+//! changes the stage, and which another takes it over from. Other threads' touches are not recorded.
 //!
 //! Switched off, as it is but for that command, a span is a look at a byte that nobody writes to.
 
@@ -222,7 +222,7 @@ impl Drop for Taken {
     }
 }
 
-/// What no other thread has: where its errno is. A thread-local of ours might have to be made, and in a handler none may be.
+/// An address that no other thread has: that of its errno. A thread-local of ours might have to be made, and in a handler none may be.
 fn this_thread() -> usize {
     // SAFETY: takes no arguments, and is made for any thread at any time.
     unsafe { libc::__errno_location() as usize }

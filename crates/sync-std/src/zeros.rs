@@ -1,13 +1,13 @@
-//! Tables of what is zero at first.
+//! Tables whose entries are zero at first.
 
 use core::alloc::Layout;
 use core::sync::atomic::AtomicU64;
 use std::alloc::alloc_zeroed;
 
-/// What is zero at first.
+/// A type whose values are zero at first.
 ///
 /// # Safety
-/// Bytes that are all zero are what [`zero`](Self::zero) gives, and there is nothing to drop.
+/// Bytes that are all zero are the value that [`zero`](Self::zero) gives, and there is nothing to drop.
 pub unsafe trait Zero {
     /// The first value.
     fn zero() -> Self;

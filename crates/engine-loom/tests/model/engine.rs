@@ -33,8 +33,8 @@ const FIRST: usize = 8 * TABLE_SPAN;
 /// Frames with a cell: no model uses more.
 const FRAMES: usize = 64;
 
-/// Page tables that are a set of pages. The set has no lock of the model: who
-/// may change a page at a time is the engine's business, and each page's cell
+/// Page tables that are a set of pages. The set has no lock of the model: the engine
+/// orders changes of a page, and each page's cell
 /// checks it.
 #[derive(Default)]
 pub struct Tables {

@@ -2,14 +2,14 @@
 //! is a number.
 //!
 //! ```text
-//!   Hardware  which pages are there, what is in them, and whether they may be
+//!   Hardware  which pages are there, their bytes, and whether they may be
 //!             written to: one step each, as a processor's access is
-//!   Device    what is in each slot
+//!   Device    the bytes of each slot
 //!   Memory    for frames: real bytes, of which the first four count
 //! ```
 //!
 //! None of these has a lock of the model: whatever orders two accesses is the
-//! engine's. But loom tries another order only of what it sees: each access to a page
+//! engine's. But loom tries other orders only of accesses that it sees: each access to a page
 //! counts in an atomic, Relaxed, which hands nothing over. A slot that is read and was never written, or is given up meanwhile, ends
 //! the model.
 

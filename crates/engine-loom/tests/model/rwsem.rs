@@ -1,4 +1,4 @@
-//! A reader-writer lock with something that it protects, and what any such lock has to stand, whatever its queue.
+//! A reader-writer lock with something that it protects, and the scenarios that any such lock has to stand, whatever its queue.
 
 use std::sync::Arc;
 

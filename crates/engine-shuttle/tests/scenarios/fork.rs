@@ -41,7 +41,7 @@ fn fork_against_unmap() {
     );
 }
 
-/// What was written after the fork is not the child's: also where a core knew
+/// A write after the fork is not the child's: also where a core knew
 /// the page as its own to write to.
 #[test]
 fn writes_against_fork() {

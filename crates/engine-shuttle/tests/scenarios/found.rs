@@ -1,9 +1,9 @@
 //! Seeds under which something was found. Each scenario runs its own first.
 //!
 //! A seed means the same schedule only as long as the engine makes the same
-//! accesses: what was found here is worth a directed test beside it.
+//! accesses: a finding here is worth a directed test beside it.
 
-/// The scenario, the seed, and what it found.
+/// The scenario, the seed, and its finding.
 const FOUND: &[(&str, u64, &str)] = &[
     (
         "first_fault_against_truncate",

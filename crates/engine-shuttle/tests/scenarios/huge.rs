@@ -1,8 +1,8 @@
 //! Huge pages: faults against threads that take pages or leaf tables from under them.
 //!
-//! A span is four pages here, a file two spans. The seed says what keeps leaves from
-//! being unshared, what else the policies are, and how many fault mutexes there are. What each touch showed must have
-//! been so at some moment; a page that was promised is there; at the end no page, no
+//! A span is four pages here, a file two spans. The seed draws the synchronisation that keeps leaves from
+//! being unshared, the other policies, and how many fault mutexes there are. The bytes that each touch showed must have
+//! been there at some moment; a page that was promised is there; at the end no page, no
 //! promise and no byte of tables is left.
 
 use crate::scene::explore;
@@ -426,7 +426,7 @@ fn punch_against_the_unmap_of_the_page() {
 }
 
 /// A promise is kept whoever else wants pages: through a hole, and while others come and
-/// go who have reserved the same.
+/// go that have reserved the same.
 #[test]
 fn promises_against_a_greedy_file() {
     scene(
@@ -454,7 +454,7 @@ fn promises_against_a_greedy_file() {
     );
 }
 
-/// A pool with no page to spare: who maps what is reserved already needs none, whoever
+/// A pool with no page to spare: a map of pages that are reserved already needs none, whoever
 /// faults meanwhile.
 #[test]
 fn fork_where_all_is_promised() {

@@ -1,4 +1,4 @@
-//! A fault against reclaim: of all there is, and of what it needs itself, where
+//! A fault against reclaim: of all pages, and of those it needs itself, where
 //! too little memory is left for all pages at a time.
 
 use crate::scene::{advise, directed, map_file, read};

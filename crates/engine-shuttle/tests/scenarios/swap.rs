@@ -1,7 +1,7 @@
 //! Pages that go to swap and come back: a fault, a write and every verb against
 //! the eviction of the same page, and against the read that brings it back.
 //!
-//! A write that is lost shows as an older word. What was read ahead and is old by
+//! A write that is lost shows as an older word. A page that was read ahead and is old by
 //! now shows as an older word too, or as the poison of a slot that was freed.
 
 use crate::scene::{directed, manage, map_copy, map_zeros, read, remap, unmap, write};

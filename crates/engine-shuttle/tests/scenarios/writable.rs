@@ -1,7 +1,7 @@
 //! A file that is written to through maps: a write against write-back, eviction, truncate, punch and flush, and against
 //! another write to its page.
 //!
-//! Each writer has a byte of its own in each page, so that it knows what the page has to show, and what a flush has to bring
+//! Each writer has a byte of its own in each page, so that it knows the byte that the page has to show, and that a flush has to bring
 //! to the store.
 
 use crate::scene::explore;
@@ -135,7 +135,7 @@ fn write_against_eviction() {
     });
 }
 
-/// A flush has what its caller wrote, also where others have the page on its way at the time, or take it away.
+/// A flush has its caller's writes, also where others have the page on its way at the time, or take it away.
 #[test]
 fn flush_against_write_back_and_eviction() {
     explore("flush_against_write_back_and_eviction", 700, |seed| {
@@ -241,7 +241,7 @@ fn touch_past_the_end_against_truncate() {
     });
 }
 
-/// What is stored past an end that others have moved on stays, and so does what they have appended.
+/// A store past an end that others have moved on stays, and so do the bytes that they have appended.
 #[test]
 fn write_to_the_last_page_against_append() {
     explore("write_to_the_last_page_against_append", 700, |seed| {
@@ -325,7 +325,7 @@ fn errors_are_reported_once() {
     });
 }
 
-/// Two maps show one page, in spaces of their own: each sees what the other writes, and neither loses it.
+/// Two maps show one page, in spaces of their own: each sees the other's writes, and neither loses them.
 #[test]
 fn two_maps_of_one_page() {
     explore("two_maps_of_one_page", 700, |seed| {

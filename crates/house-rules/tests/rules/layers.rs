@@ -11,8 +11,8 @@
 //! ```
 //! ````
 //!
-//! From the ground up, a line has a module, or up to three that import each other, and what
-//! they import: modules of lines above it.
+//! From the ground up, a line has a module, or up to three that import each other, and their
+//! imports: modules of lines above it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

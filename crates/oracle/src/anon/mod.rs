@@ -1,5 +1,5 @@
-//! Anonymous memory: operations on spaces that fork, a model of what every byte
-//! must be and of the paid pages, and something that obeys.
+//! Anonymous memory: operations on spaces that fork, a model of the bytes
+//! and of the paid pages, and the implementations that must behave alike.
 
 mod model;
 mod op;

@@ -121,7 +121,7 @@ impl AnonModel {
     }
 
     /// Maps zeros; or, if there is a page of the file to begin with, copies of
-    /// it and what follows.
+    /// it and of the pages that follow.
     pub fn map(
         &mut self,
         space: usize,
@@ -161,7 +161,7 @@ impl AnonModel {
         }
     }
 
-    /// Moves what is there, if there is no hole in it and nothing at the new
+    /// Moves the pages, if there is no hole among them and nothing at the new
     /// place.
     pub fn remap(&mut self, space: usize, from: &Range<usize>, to: usize) -> Result<(), MmError> {
         let places = &mut self.space(space).pages;
@@ -264,8 +264,8 @@ impl AnonModel {
         start..start + found.take_while(is_for).count()
     }
 
-    /// Does what the verb does with pages that it is for. `done`: wholly. If
-    /// not, it may have come to some of them.
+    /// Applies the verb to the pages that it is for. `done`: to all. If
+    /// not, it may have been applied to some of them.
     pub fn manage(&mut self, space: usize, pages: &Range<usize>, verb: MemoryVerb, done: bool) {
         for page in self.space(space).pages[pages.clone()].iter_mut().flatten() {
             match verb {
@@ -322,7 +322,7 @@ impl AnonModel {
         self.page(space, page).is_some_and(|page| page.is_free)
     }
 
-    /// What a page that may have become zeros was found to be. One that has
+    /// Records whether a page that may have become zeros was found to be zeros. One that has
     /// stays so; one that has not still may, unless it was written to.
     pub fn settle(&mut self, space: usize, page: usize, zeros: bool, written: bool) {
         let page = self.space(space).pages[page].as_mut();

@@ -55,7 +55,7 @@ fn any_verb() -> impl Strategy<Value = MemoryVerb> {
     proptest::sample::select(MemoryVerb::ALL.as_slice())
 }
 
-/// The same, and what is done with memory and swap. `failing`: swap fails now
+/// The same, and operations of memory and swap. `failing`: swap fails now
 /// and then.
 pub fn any_swap_op(failing: bool) -> impl Strategy<Value = Op> {
     let space = any::<u8>;

@@ -272,8 +272,8 @@ impl Play<'_, '_> {
         (!pages.is_empty()).then_some(pages)
     }
 
-    /// Reads and writes a byte of a page: what remembers where it is, and what
-    /// may be done there, remembers it now.
+    /// Reads and writes a byte of a page: a world that caches its place and its
+    /// protection caches them now.
     fn look(&mut self, space: usize, page: usize) {
         let at = page * PAGE_SIZE + 123;
         self.read(space, at..at + 1, true);
@@ -348,8 +348,8 @@ fn write(
     }
 }
 
-/// Looks what has become of a page that may be zeros, before `part` of it, if
-/// `written`, was written. What it is then, it stays.
+/// Looks whether a page that may be zeros is, before `part` of it, if
+/// `written`, was written. From then on it stays as found.
 fn settle(
     model: &mut AnonModel,
     world: &dyn AnonWorld,

@@ -38,7 +38,7 @@ pub trait AnonWorld: Sync {
     fn protect(&mut self, _: usize, _: Range<usize>, _: Protection) -> Result<(), MmError> {
         unreachable!("the world is not whole")
     }
-    /// True if what may be done, how long it is, and whether it stays, is changed of
+    /// True if protection, length and locking are changed of
     /// whole maps only, as a library has it, and not of any pages; and if nothing can
     /// be forbidden but writing.
     fn is_by_map(&self) -> bool {
@@ -99,7 +99,7 @@ pub trait AnonWorld: Sync {
     /// Asserts the invariants of all spaces together.
     fn check_all(&self) {}
 
-    /// Asserts what always holds, and that as many pages of a space are paid
+    /// Asserts the invariants, and that as many pages of a space are paid
     /// for as there should be.
     fn check(&self, _space: usize, _paid: Paid) {}
 }

@@ -1,8 +1,8 @@
-//! What happened when, while several threads had their way: which states a slot, a
+//! The order of events, while several threads had their way: which states a slot, a
 //! file's length and a word may have been in at some moment of a touch.
 //!
 //! A thread changes the slots of its own spaces only, and one thread alone gives a file
-//! another length; so those have one order. Words are written by all: what a read shows
+//! another length; so those have one order. Words are written by all: a word that a read shows
 //! must have been written, and nothing may lie wholly in between.
 
 use super::op::{HugeSetting, SLOTS};

@@ -1,5 +1,5 @@
-//! Huge pages: operations on spaces that map the same files, a model of what every
-//! word must be and of the promises, and the engine's pool that obeys.
+//! Huge pages: operations on spaces that map the same files, a model of every
+//! word and of the promises, and the engine's pool that must match it.
 //!
 //! [`play_huge`] plays one list and predicts everything; [`play_huge_together`] plays
 //! a list a thread, and asks of each touch whether it must have been so at some moment.

@@ -1,5 +1,5 @@
-//! What every word of huge files must be, who is promised what, and what each
-//! operation must answer. Plain, and as a whole: no leaf, no lock, nothing shared.
+//! The expected words of huge files, the promises to each mapping, and the answer that each
+//! operation must give. Plain, and as a whole: no leaf, no lock, nothing shared.
 
 use super::op::{HugeSetting, SLOTS, Spot};
 use super::world::HugeRefusal;
@@ -167,7 +167,7 @@ impl HugeModel {
         Ok(number)
     }
 
-    /// Takes mappings that no space shows away, with what only they reserved; and files
+    /// Takes mappings that no space shows away, with the pages that only they reserved; and files
     /// that nobody has.
     fn drop_unused(&mut self) {
         let mut gone: Vec<u64> = self.mappings.keys().copied().collect();

@@ -24,8 +24,8 @@ pub enum Spot {
 /// A pool and its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HugeSetting {
-    /// What keeps leaves from being unshared under a fault, and what faults and unmaps
-    /// make of them.
+    /// The synchronisation that keeps leaves from being unshared under a fault, and the treatment of leaves by faults and
+    /// unmaps.
     pub policies: HugePolicies,
     /// Huge pages of a leaf.
     pub leaf_pages: usize,
@@ -42,7 +42,7 @@ pub struct HugeSetting {
 }
 
 impl HugeSetting {
-    /// The policies of a number: what keeps leaves from being unshared is another one with each; three
+    /// The policies of a number: the synchronisation that keeps leaves from being unshared is another one with each; three
     /// times in four the rest is as by default.
     pub fn policies_of(number: u64) -> HugePolicies {
         let syncs = [

@@ -11,8 +11,8 @@ use std::mem::ManuallyDrop;
 use std::sync::Mutex;
 
 /// Lets one thread play `setup`, then a thread each of `lists`. Asserts that each touch
-/// showed what was so at some moment of it, that pages in files and pages in the pool are
-/// all there are, what `after` asserts, and that nothing is left when all is taken down.
+/// showed a word that was there at some moment of it, that pages in files and pages in the pool are
+/// all there are, the assertions of `after`, and that nothing is left when all is taken down.
 ///
 /// A space is changed by one list only, and a file's length by one; all touch all.
 /// Operations on spaces that are not there do nothing.

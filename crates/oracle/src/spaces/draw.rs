@@ -25,8 +25,8 @@ impl Random {
     }
 }
 
-/// What lists are drawn for. Each thread changes what its own part of every
-/// space shows, and touches all of it.
+/// The setting that lists are drawn for. Each thread changes the bytes of its own part of every
+/// space, and touches all of it.
 #[derive(Debug, Clone)]
 pub struct Draw {
     /// Spaces at the start.

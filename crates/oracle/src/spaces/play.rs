@@ -93,8 +93,8 @@ impl Stage {
 }
 
 /// Lets one thread play `setup`, then a thread each of `lists`, and asserts that
-/// every touch showed what was so at some moment of it, that at the end every
-/// page is what it must be, and that nothing is left when all is taken down.
+/// every touch showed bytes that were there at some moment of it, that at the end every
+/// page has its expected bytes, and that nothing is left when all is taken down.
 pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     let swap = (stage.slots > 0).then(|| TestSwap::with_queue(stage.slots, stage.queue));
     let rig = match &swap {

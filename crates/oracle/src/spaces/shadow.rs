@@ -1,7 +1,7 @@
 //! The possible bytes of every page of every space, while threads change it.
 //!
 //! The pages of a space are changed by one thread each, so that the order of
-//! what they were is known; everybody touches all of them. Bytes of anonymous
+//! their states is known; everybody touches all of them. Bytes of anonymous
 //! memory are written by everybody.
 
 use super::history::{History, Moment};

@@ -35,7 +35,7 @@ impl Installed {
         self.prefix.join("lib")
     }
 
-    /// What pkg-config says, word by word; `None` where there is no pkg-config.
+    /// The output of pkg-config, word by word; `None` where there is no pkg-config.
     pub fn pkg_config(&self, arguments: &[&str]) -> Option<Vec<String>> {
         let asked = Command::new("pkg-config")
             .args(arguments)

@@ -42,7 +42,7 @@ impl Program {
         } else {
             "shared"
         };
-        // Each time another: another test may be running what this one compiles.
+        // Each time another: another test may be running the program that this one compiles.
         static COMPILED: AtomicU32 = AtomicU32::new(0);
         let number = COMPILED.fetch_add(1, Relaxed);
         let name = format!("{name}.{ending}.{number}");
@@ -85,7 +85,7 @@ impl Program {
         command.output().unwrap()
     }
 
-    /// What it prints; it succeeds.
+    /// Its output; it succeeds.
     fn says(&self, arguments: &[&str]) -> String {
         let said = self.run(arguments);
         let errors = String::from_utf8_lossy(&said.stderr);

@@ -1,4 +1,4 @@
-//! What the shared library shows of itself.
+//! The symbols that the shared library exports.
 
 use crate::installed::installed;
 use object::read::elf::ElfFile64;

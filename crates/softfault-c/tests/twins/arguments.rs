@@ -38,7 +38,7 @@ fn descriptors() -> Vec<(&'static str, c_int)> {
     all
 }
 
-/// What mmap(2) has and softfault has not.
+/// Arguments that mmap(2) has and softfault has not.
 fn is_declined(arguments: &Arguments) -> bool {
     let both = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     arguments.prot & libc::PROT_EXEC != 0
@@ -46,7 +46,7 @@ fn is_declined(arguments: &Arguments) -> bool {
         || arguments.flags & both == both
 }
 
-/// Maps by both; what is there is the same as far as the file goes.
+/// Maps by both; the bytes are the same as far as the file goes.
 fn compare(name: &str, arguments: Arguments, engine: Engine, len: usize) {
     let (ours, kernels) = (arguments.ours(engine), arguments.kernels());
     let wrong = || {

@@ -80,7 +80,7 @@ fn compare(
                 let said = answer(unsafe { ours(o.cast(), len, value) });
                 let overflows = (o as usize).checked_add(len).is_none();
                 let beyond = !overflows && start + len > PAGES * PAGE;
-                // What lies behind the kernel's map is somebody's.
+                // Memory behind the kernel's map is somebody's.
                 let kernel = match beyond {
                     true => said.and(Err(0)),
                     // SAFETY: within the map, or no range.
@@ -108,7 +108,7 @@ fn compare(
 #[test]
 fn every_advice() {
     let _turn = crate::twin::turn();
-    // Neither what breaks memory (100, 101), nor guards (102, 103), of which old kernels know nothing.
+    // Neither advice that breaks memory (100, 101), nor guards (102, 103), of which old kernels know nothing.
     let values = -1..=24;
     compare(
         (softfault_madvise, libc::madvise),

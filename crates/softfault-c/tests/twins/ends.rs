@@ -6,7 +6,7 @@ use crate::twin::{
 use softfault_c::fault_in::softfault_fault_in;
 use std::os::fd::AsRawFd;
 
-/// What the kernel says of bringing a page in.
+/// The kernel's answer when a page is brought in.
 fn populate(twin: &Twin, page: usize) -> Result<(), i32> {
     let (_, kernels) = twin.at(page);
     // SAFETY: changes no byte.

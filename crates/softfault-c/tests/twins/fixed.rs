@@ -54,7 +54,7 @@ fn zeros_are_put_over_parts() {
         let twin = filled();
         for part in [2..4, 0..1, 3..7, 7..8, 0..8] {
             if more == EXISTS {
-                // It replaces nothing: so what is there goes before.
+                // It replaces nothing: so the map that is there goes before.
                 let gone = twin.unmap_to_map_again(part.start, part.len());
                 assert_eq!(gone, Ok(()), "{}", text());
                 if part.len() == PAGES {
@@ -81,7 +81,7 @@ fn unmapped_memory_is_mapped_again() {
     let twin = filled();
     assert_eq!(twin.unmap_to_map_again(2, 2), Ok(()));
     assert_eq!(twin.unmap_to_map_again(6, 1), Ok(()));
-    // A hole, half of it with what is beside it, and all of it with both.
+    // A hole, half of it with its neighbour, and all of it with both.
     put(&twin, &(3..4), READ, EXISTS);
     twin.same(3, 5 - 3);
     put(&twin, &(1..3), WRITE, libc::MAP_FIXED);
@@ -123,7 +123,7 @@ fn nothing_is_replaced_where_that_is_asked() {
         assert_eq!(answer(softfault_fault_in(ours, PAGE)), Err(libc::ENOMEM));
         twin.same(4, 4);
     }
-    // What others have, which the kernel knows.
+    // Others' maps, which the kernel knows.
     let foreign = anonymous(2).kernels().unwrap();
     for flags in [0, libc::MAP_FIXED] {
         let fixed = zeros(2, WRITE, EXISTS | flags);
@@ -165,7 +165,7 @@ fn a_declined_call_replaces_nothing() {
         );
     }
     twin.same(0, PAGES);
-    // Over files, beyond the end of a map, over what others have, and where nothing is.
+    // Over files, beyond the end of a map, over others' maps, and where nothing is.
     let copy = of_file(&made, PAGES, WRITE, libc::MAP_PRIVATE);
     let copy = copy.ours(own_engine()).unwrap();
     let shared = of_file(&made, PAGES, READ, libc::MAP_SHARED);

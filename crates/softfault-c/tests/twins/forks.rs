@@ -12,7 +12,7 @@ use softfault_c::transfer::{softfault_read_at, softfault_write_at};
 
 const PAGES: usize = 16;
 
-/// What a child finds; the number of the first thing that is not right, or 0.
+/// A child's findings: the number of the first thing that is not right, or 0.
 fn child(shared: *mut u8, private: *mut u8, all: &[u8]) -> i32 {
     let mut copy = vec![0; PAGES * PAGE];
     // SAFETY: the maps are the child's, too, and nobody else in it uses them.
@@ -112,7 +112,7 @@ fn a_child_protects_a_range_that_the_parent_was_protecting() {
     let _turn = crate::twin::turn();
     let map = anonymous(PAGES).ours(own_engine()).unwrap() as usize;
     let protect = |page: usize, prot: i32| {
-        // SAFETY: within the map; nobody writes to what may not be written to.
+        // SAFETY: within the map; nobody writes to read-only pages.
         unsafe { softfault_mprotect((map + page * PAGE) as *mut _, PAGE, prot) }
     };
     let over = AtomicBool::new(false);

@@ -13,7 +13,7 @@ use softfault_c::pin::{softfault_pin, softfault_unpin};
 /// True if the kernel can read so much there, which it can where it is in memory.
 fn can_be_read_by_the_kernel(addr: *mut c_void, len: usize) -> bool {
     let ends = pipe();
-    // A pipe copies what it is given.
+    // A pipe copies the bytes that it is given.
     // SAFETY: the kernel looks whether it can read them.
     let wrote = unsafe { libc::write(ends[1], addr, len) };
     for fd in ends {
@@ -115,7 +115,7 @@ fn locks_are_by_pages() {
             let expected = if is_locked { Err(libc::EINVAL) } else { Ok(()) };
             assert_eq!(said, expected, "{page}: {}", text());
         }
-        // SAFETY: nobody uses it any more; a part of what is locked stays so.
+        // SAFETY: nobody uses it any more; a part of a locked map stays so.
         unsafe {
             assert_eq!(softfault_munmap(at(0), 20 * PAGE), 0, "{}", text());
             let said = answer(softfault_madvise(at(30), PAGE, libc::MADV_DONTNEED));

@@ -1,4 +1,4 @@
-//! What the C functions answer, beside what the kernel's own answer for the same arguments.
+//! The answers of the C functions, beside the kernel's own answers for the same arguments.
 
 mod arguments;
 mod calls;

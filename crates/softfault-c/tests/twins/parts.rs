@@ -118,7 +118,7 @@ fn memory_is_given_back_with_the_part() {
         rest + (pages - 2) * PAGE <= full,
         "{full} bytes became {rest}"
     );
-    // SAFETY: within what is left.
+    // SAFETY: within the rest.
     unsafe {
         assert_eq!(
             map.read_volatile() + map.add((pages - 1) * PAGE).read_volatile(),
@@ -133,7 +133,7 @@ fn memory_is_given_back_with_the_part() {
 }
 
 thread_local! {
-    /// An engine of this test's own, so that what it has is this test's.
+    /// An engine of this test's own, so that its counts are this test's.
     static ENGINE: crate::twin::Engine = {
         let mut options = crate::twin::engine_options();
         options.memory = 16 << 20;

@@ -191,7 +191,7 @@ fn a_map_whose_parts_differ_does_not_grow() {
         assert_eq!((said, errno()), (libc::MAP_FAILED, libc::EFAULT));
     }
     twin.same(0, PAGES);
-    // All of it alike again, it does, and what is new is as the rest.
+    // All of it alike again, it does, and new pages are as the rest.
     assert_eq!(protect(&twin, &(0..3), READ), (Ok(()), Ok(())));
     assert_eq!(protect(&twin, &(5..8), READ), (Ok(()), Ok(())));
     // SAFETY: the test goes on with the new address.
@@ -225,7 +225,7 @@ fn several_maps_and_holes() {
     let twin = Twin::anonymous(PAGES);
     assert_eq!(protect(&twin, &(4..5), READ), (Ok(()), Ok(())));
     assert_eq!(twin.unmap(2, 1), (Ok(()), Ok(())));
-    // Nothing is changed where there is a hole; the kernel changes what is before it.
+    // Nothing is changed where there is a hole; the kernel changes the part before it.
     let said = protect(&twin, &(1..6), WRITE);
     assert_eq!(said, (Err(libc::ENOMEM), Err(libc::ENOMEM)));
     let ends = pipe();

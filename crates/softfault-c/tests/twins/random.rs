@@ -36,7 +36,7 @@ impl Draw {
     }
 }
 
-/// A map, and what of it the test has not unmapped.
+/// A map, and the pages of it that the test has not unmapped.
 struct Place {
     twin: Twin,
     mapped: Vec<bool>,
@@ -143,7 +143,7 @@ impl World {
                     self.places.swap_remove(at).end();
                 }
             }
-            // Of what is not all there, nothing goes.
+            // Of a range with a hole, nothing goes.
             3 if !place.shared => {
                 let (ours, _) = place.twin.at(part.start);
                 // SAFETY: it fails.
@@ -207,7 +207,7 @@ impl World {
                 // The parts may differ only if it cannot grow.
                 let writable = place.writable[0];
                 place.writable.resize(pages, writable);
-                // What is new of a file may lie behind its end.
+                // New pages of a file may lie behind its end.
                 place.check(0..pages.min(old / PAGE));
             }
             8 | 10 if place.has(&part) && !place.shared => {

@@ -1,4 +1,4 @@
-//! Structures of other releases' sizes, and what engines may be told.
+//! Structures of other releases' sizes, and the options that engines take.
 
 use crate::twin::{PAGE, READ, answer, engine_options, errno, file, of_file, text};
 use core::ffi::c_char;
@@ -176,7 +176,7 @@ fn an_engine_that_can() {
         map.cast::<u8>().add(PAGE).write_volatile(201);
         assert_eq!(softfault_munmap(map, 4 * PAGE), 0, "{}", text());
     }
-    // What was written is in the file by then.
+    // The write is in the file by then.
     let mut byte = [0];
     std::os::unix::fs::FileExt::read_exact_at(&made, &mut byte, PAGE as u64).unwrap();
     assert_eq!(byte, [201]);

@@ -15,13 +15,13 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 pub const PAGE: usize = 4096;
 
 /// The tests take turns: they share an engine, whose budget some use up, and an address space, in which the page behind a map has
-/// to be nobody's for what is said of ranges that are too long.
+/// to be nobody's for the tests of ranges that are too long.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a call answered: nothing, or errno.
+/// A call's answer: nothing, or errno.
 pub type Answer = Result<(), c_int>;
 
 pub fn errno() -> c_int {
@@ -37,7 +37,7 @@ pub fn answer(said: c_int) -> Answer {
     }
 }
 
-/// The last text of ours, for what a test says.
+/// The last text of ours, for a test's messages.
 pub fn text() -> String {
     // SAFETY: it is a string until the next failure of this thread.
     let text = unsafe { CStr::from_ptr(softfault_error()) };
@@ -281,7 +281,7 @@ pub fn content(bytes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Unmaps what the test does not use any more.
+/// Unmaps a map that the test does not use any more.
 pub fn unmap(addr: *mut c_void, length: usize) {
     // SAFETY: nobody uses it any more.
     let said = answer(unsafe { softfault_munmap(addr, length) });

@@ -1,7 +1,7 @@
 //! Whose SIGBUS it is when it is not ours.
 //!
 //! The handler has a number of forms, which differ only in the handler that each passes on to.
-//! A form is put in force once: over what was in force then, its *predecessor*.
+//! A form is put in force once: over the handler that was in force then, its *predecessor*.
 //!
 //! ```text
 //!   the program's own  ◄── form 0 ◄── a crash reporter ◄── form 1      in force

@@ -69,7 +69,7 @@ impl Descriptor {
         unsafe { self.read_flagged(0, offset, buffer, bytes) }
     }
 
-    /// The same, and `how` says what stays in the page cache.
+    /// The same, and `how` says which pages stay in the page cache.
     ///
     /// # Safety
     /// As of [`read`](Self::read).

@@ -1,4 +1,4 @@
-//! What the program may do to numbers, each time in a process of its own.
+//! Changes that the program may make to numbers, each time in a process of its own.
 
 use super::identity::identity_of;
 use super::{Guarded, Working};
@@ -68,7 +68,7 @@ fn proven(of: &Working) -> Result<u8, i32> {
 }
 
 fn close_all() {
-    // SAFETY: what a program may do.
+    // SAFETY: a call that a program may make.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
 }
 
@@ -88,7 +88,7 @@ fn guarded_descriptors_outlive_every_close() {
         }
         close_all();
         check!(guarded.borrow_number().is_ok());
-        // It keeps what it gets.
+        // It keeps the number that it gets.
         check!(read(&working) == Ok(7));
         let before = open_now();
         check!((0..100).all(|_| read(&working) == Ok(7)));

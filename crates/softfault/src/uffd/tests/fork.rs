@@ -1,4 +1,4 @@
-//! What a child of fork has of a window that it inherits, and what it makes of
+//! A window that a child of fork inherits, and the child's use of
 //! it.
 
 use super::served::serve;
@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 /// Runs `child` in a child; its number is the answer, 0 if all is well.
 #[track_caller]
 fn forked(child: impl FnOnce() -> i32) {
-    // SAFETY: the child only does what fork handlers of the product do.
+    // SAFETY: the child only makes the calls that fork handlers of the product make.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let answer = child();

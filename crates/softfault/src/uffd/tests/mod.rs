@@ -1,5 +1,5 @@
-//! The page tables by themselves: protecting, zeros, moving, and what a child of
-//! fork has of them. Faults are served by a handler of the tests' own.
+//! The page tables by themselves: protecting, zeros, moving, and their state in a child of
+//! fork. Faults are served by a handler of the tests' own.
 
 mod fork;
 mod in_place;
@@ -20,7 +20,7 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, MmuError, Reservation};
 
-/// What the kernel of the machine has.
+/// Page tables of the machine's own kernel.
 fn real() -> UffdMmu {
     UffdMmu::new(Faults::Signals).unwrap()
 }

@@ -45,8 +45,8 @@ fn filled(mmu: &UffdMmu) -> Reservation {
     window
 }
 
-/// Moves all, to a place `shift` pages on, and looks at what came of it. What
-/// zeros cost before, they cost afterwards.
+/// Moves all, to a place `shift` pages on, and looks at the result. Zeros that
+/// cost memory before cost it afterwards, and no others.
 fn moves(mmu: UffdMmu, zeros: Zeroed, shift: usize, before: impl FnOnce(&Reservation)) {
     let mmu = Arc::new(mmu);
     let from = filled(&mmu);

@@ -45,7 +45,7 @@ fn looks(mmu: &UffdMmu) {
     if mmu.faults() != Faults::Messages {
         assert_eq!((may_be(&three(&out)), may_be(&three(&other))), (0b10, 0));
     }
-    // What the program may not read is there all the same.
+    // Pages that the program may not read are there all the same.
     // SAFETY: a window of the test's own.
     unsafe { libc::mprotect(window.addr as *mut _, window.bytes, libc::PROT_NONE) };
     assert!(mmu.is_missing(page(&window, 0)) && !mmu.is_missing(page(&window, 1)));
