@@ -9,7 +9,7 @@ use crate::error::FaultError;
 use crate::files::Hold;
 use crate::generation::ProcessGeneration;
 use crate::many::Many;
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use core::future::Future;
 use core::ops::Range;
 use core::pin::Pin;
@@ -102,7 +102,7 @@ impl<'a> FaultInMany<'a> {
         match self.begin() {
             Ok((many, map)) => {
                 let managed = map.engine().inner.managed().expect("a map that is served");
-                many.wait(&managed.space, Reached::ByLoads, self.until)
+                many.wait(&managed.space, AccessPath::ByLoads, self.until)
             }
             Err(answer) => self.wait_for_kernel(answer),
         }

@@ -2,7 +2,7 @@
 
 use crate::error::FaultError;
 use crate::range::within;
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use core::ops::Range;
 use softfault_engine::fault::{FaultInError, FaultInMany, Interrupt};
 use softfault_engine::mm::AddressSpace;
@@ -44,7 +44,7 @@ impl Many {
     pub(crate) fn wait(
         mut self,
         space: &AddressSpace,
-        reached: Reached,
+        reached: AccessPath,
         until: Option<Instant>,
     ) -> Vec<Result<(), FaultError>> {
         let mut masked = reached.masked();

@@ -10,13 +10,13 @@ use crate::error::FaultError;
 use crate::fault_in::{Awaited, KeptServed};
 use crate::many::Many;
 use crate::range::within;
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use core::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// A map, and ranges of its offsets.
-pub(crate) type Asked<'a> = (&'a dyn Awaited, &'a [Range<usize>]);
+pub(crate) type MapRanges<'a> = (&'a dyn Awaited, &'a [Range<usize>]);
 
 /// The result for each range of a map: success, or the error.
 type Answers = Vec<Result<(), FaultError>>;
@@ -44,7 +44,7 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// Tells the kernel which ranges of the maps that it serves will be needed.
-    fn new(asked: &[Asked<'a>]) -> Self {
+    fn new(asked: &[MapRanges<'a>]) -> Self {
         let mut plan = Self {
             passes: Vec::new(),
             by_kernel: Vec::new(),
@@ -103,7 +103,7 @@ impl<'a> Plan<'a> {
 
 /// Brings ranges of many maps in, and waits until they are in memory, or until the deadline: as
 /// [`FaultInMany::wait`](crate::FaultInMany::wait) for each map.
-pub(crate) fn wait(asked: &[Asked<'_>], until: Option<Instant>) -> Vec<Answers> {
+pub(crate) fn wait(asked: &[MapRanges<'_>], until: Option<Instant>) -> Vec<Answers> {
     let Plan {
         passes,
         by_kernel,
@@ -112,7 +112,7 @@ pub(crate) fn wait(asked: &[Asked<'_>], until: Option<Instant>) -> Vec<Answers> 
     for pass in passes {
         let managed = pass.engine.inner.managed();
         let space = &managed.expect("it serves maps").space;
-        let came = Many::of_addresses(&pass.ranges).wait(space, Reached::ByLoads, until);
+        let came = Many::of_addresses(&pass.ranges).wait(space, AccessPath::ByLoads, until);
         for ((map, place), answer) in pass.places.into_iter().zip(came) {
             answers[map][place] = answer;
         }
@@ -150,7 +150,8 @@ mod tests {
         let maps = [memory(&one), memory(&other), memory(&one), memory(&one)];
         let stack = MmapOptions::new().len(PAGE).stack().map_anon().unwrap();
         let ranges = [0..1, 5 * PAGE..9 * PAGE, 3..3, PAGE..2 * PAGE];
-        let mut asked: Vec<Asked<'_>> = maps.iter().map(|map| (map as _, &ranges[..])).collect();
+        let mut asked: Vec<MapRanges<'_>> =
+            maps.iter().map(|map| (map as _, &ranges[..])).collect();
         asked.push((&stack, &ranges[..1]));
         let plan = Plan::new(&asked);
         let places: Vec<_> = plan.passes.iter().map(|pass| &pass.places[..]).collect();

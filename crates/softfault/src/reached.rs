@@ -7,7 +7,7 @@ use softfault_engine::fault::{Interrupt, NeverInterrupted, Populated};
 
 /// How accesses reach the memory, and so the possible interruptions of a waiting thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
+pub(crate) enum AccessPath {
     /// By plain loads and stores: locks are taken that a fault in a signal handler may
     /// need, so signals are masked, and delivered between two attempts.
     ByLoads,
@@ -15,7 +15,7 @@ pub(crate) enum Reached {
     ByCalls,
 }
 
-impl Reached {
+impl AccessPath {
     /// Masks signals, if a handler may need the locks that are about to be taken.
     pub(crate) fn masked(self) -> Option<Masked> {
         (self == Self::ByLoads).then(signal::masked)

@@ -9,7 +9,7 @@ use crate::file_map::{FileMap, FilePin, populate_by_kernel};
 use crate::files::{self, Files, OpenedWindow};
 use crate::kernel::{lock_by_kernel, msync};
 use crate::managed::Managed;
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use crate::store::FileWrites;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -44,7 +44,7 @@ impl WritableFile {
     ) -> io::Result<Self> {
         let writes = opened.writes.take().expect("opened to be written to");
         let part = |opened: &OpenedWindow| opened.addresses(offset, len);
-        let (file, part) = FileMap::new((managed, files), Reached::ByLoads, opened, part)?;
+        let (file, part) = FileMap::new((managed, files), AccessPath::ByLoads, opened, part)?;
         let mut seen = 0;
         file.cache().write_error_since(&mut seen);
         Ok(Self {

@@ -19,7 +19,7 @@ use crate::PAGE_SIZE;
 use crate::mm::backing::SoftPage;
 use crate::mm::{AddressSpace, Attributes, VmaRead};
 use crate::mmu::Core;
-use crate::mmu::soft::Way;
+use crate::mmu::soft::Direction;
 use crate::mmu::soft::tlb::TlbKey;
 use crate::page::Protection;
 
@@ -54,7 +54,7 @@ pub fn read_at(
     let mut done = 0;
     while done < bytes.len() {
         let (addr, part) = in_page(addr, done, bytes.len())?;
-        let served = page(core, space, addr, part, Way::Load, interrupt);
+        let served = page(core, space, addr, part, Direction::Load, interrupt);
         served.map_err(|why| Stopped { done, why })?;
         bytes[done..done + part].copy_from_slice(core.buffer(part));
         done += part;
@@ -76,7 +76,7 @@ pub fn write_at(
     while done < bytes.len() {
         let (addr, part) = in_page(addr, done, bytes.len())?;
         core.buffer(part).copy_from_slice(&bytes[done..done + part]);
-        let served = page(core, space, addr, part, Way::Store, interrupt);
+        let served = page(core, space, addr, part, Direction::Store, interrupt);
         served.map_err(|why| Stopped { done, why })?;
         done += part;
     }
@@ -109,7 +109,7 @@ fn page(
     space: &AddressSpace,
     addr: usize,
     bytes: usize,
-    way: Way,
+    way: Direction,
     interrupt: &dyn Interrupt,
 ) -> Result<(), Stop> {
     let access = PageAccess {
@@ -131,7 +131,7 @@ fn page(
 struct PageAccess {
     place: TlbKey,
     bytes: usize,
-    way: Way,
+    way: Direction,
 }
 
 fn miss(
@@ -141,7 +141,7 @@ fn miss(
     interrupt: &dyn Interrupt,
 ) -> Result<(), Stop> {
     let flags = FaultFlags {
-        write: access.way == Way::Store,
+        write: access.way == Direction::Store,
         ..FaultFlags::default()
     };
     let mut done = false;
@@ -219,13 +219,13 @@ fn walk_own(core: &mut Core, attributes: &Attributes, start: usize, access: Page
 }
 
 /// The page that a VMA with these attributes shows, so many bytes after its start.
-fn shown(attributes: &Attributes, distance: usize, way: Way) -> Result<Shown, FaultError> {
+fn shown(attributes: &Attributes, distance: usize, way: Direction) -> Result<Shown, FaultError> {
     let ops = attributes.backing.ops().ok_or(FaultError::NotMapped)?;
     let page = ops.soft_page(attributes.pgoff, distance);
     let may_write = match (attributes.protection, way) {
         (Protection::ReadWrite, _) => true,
-        (Protection::Read, Way::Load) => false,
-        (Protection::Read, Way::Store) | (Protection::None, _) => {
+        (Protection::Read, Direction::Load) => false,
+        (Protection::Read, Direction::Store) | (Protection::None, _) => {
             return Err(FaultError::Protection);
         }
     };

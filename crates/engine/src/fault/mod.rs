@@ -41,7 +41,7 @@ pub use crate::cache::reads::{Completion, prefetch};
 pub use crate::page::{FaultAddress, FaultError, FaultFlags, Interrupt, NeverInterrupted};
 pub use crate::wait::{Fault, Wait, Waited};
 pub use access::{Stop, Stopped, read_at, touch, write_at};
-pub use anon::{Give, NotHandedOver, hand_over};
+pub use anon::{HandOverFn, NotHandedOver, hand_over};
 pub use begun::{Begun, FaultRead, FaultWait, begin};
 pub use fault_in::{FaultIn, FaultInError, FaultInMany, Progress};
 pub use file::{Pin, open_to_writes, pin, unpin, write_whole};

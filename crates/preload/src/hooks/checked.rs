@@ -3,7 +3,7 @@
 
 use super::again::{Reads, again, again_by_error, reading};
 use super::next::hooks;
-use super::receive::{Aside, bytes_into, items_into, length, read_into, size, text_into};
+use super::receive::{BounceBuffer, bytes_into, items_into, length, read_into, size, text_into};
 use super::signals::without;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -35,7 +35,7 @@ hooks! {
 
     /// recvfrom(2).
     fn __recvfrom_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = |next| {
-        let (name, about) = (Aside::of(from.cast(), length(len), false), Aside::of(len.cast(), size(len), true));
+        let (name, about) = (BounceBuffer::of(from.cast(), length(len), false), BounceBuffer::of(len.cast(), size(len), true));
         let answer = bytes_into(to, bytes, |to| next(fd, to, bytes, room, flags, name.place().cast(), about.place().cast()));
         about.end(if answer < 0 { 0 } else { size(len) });
         name.end(if answer < 0 { 0 } else { length(len) });

@@ -23,9 +23,9 @@ fn is_direct(fd: c_int, to: *const c_void, bytes: usize) -> bool {
 }
 
 /// Memory to read into, aligned as any device wants it.
-struct Aside(*mut c_void);
+struct AlignedBuffer(*mut c_void);
 
-impl Aside {
+impl AlignedBuffer {
     fn new() -> Option<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -35,7 +35,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for AlignedBuffer {
     fn drop(&mut self) {
         // SAFETY: mapped above, and nobody's.
         unsafe { call::any(libc::SYS_munmap, [self.0 as usize, STEP, 0, 0]) };
@@ -51,7 +51,7 @@ unsafe fn by_copies(
     bytes: usize,
     mut read: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
 ) -> ssize_t {
-    let Some(aside) = Aside::new() else {
+    let Some(aside) = AlignedBuffer::new() else {
         call::set_errno(libc::ENOMEM);
         return -1;
     };

@@ -36,15 +36,15 @@ pub fn is_written_to(start: usize, bytes: usize) -> bool {
         .is_written_to(&(start..start.saturating_add(bytes)))
 }
 
-/// Other memory in the place of some that was taken, as long as a call lasts.
-pub struct Aside {
+/// Memory of the kernel's own mapping in the place of taken memory, as long as a call lasts: the kernel writes into it, and its bytes are copied.
+pub struct BounceBuffer {
     to: *mut c_void,
     /// Null: the call has the memory itself.
     place: *mut c_void,
     bytes: usize,
 }
 
-impl Aside {
+impl BounceBuffer {
     /// With the present bytes, if the kernel reads them, too.
     #[inline]
     pub fn of(to: *mut c_void, bytes: usize, is_read: bool) -> Self {
@@ -125,7 +125,7 @@ pub fn bytes_into(
     bytes: usize,
     call: impl FnOnce(*mut c_void) -> ssize_t,
 ) -> ssize_t {
-    let aside = Aside::of(to, bytes, false);
+    let aside = BounceBuffer::of(to, bytes, false);
     let answer = call(aside.place());
     aside.end(received(answer));
     answer
@@ -213,7 +213,7 @@ pub unsafe fn vectors_into(
         else {
             return call(vectors, count);
         };
-        let mut all = Aside {
+        let mut all = BounceBuffer {
             to: null_mut(),
             place: null_mut(),
             bytes,
@@ -255,8 +255,8 @@ unsafe fn message_into(
             return call(message);
         }
         let about = message.read();
-        let name = Aside::of(about.msg_name, about.msg_namelen as usize, false);
-        let control = Aside::of(about.msg_control, about.msg_controllen, false);
+        let name = BounceBuffer::of(about.msg_name, about.msg_namelen as usize, false);
+        let control = BounceBuffer::of(about.msg_control, about.msg_controllen, false);
         let mut own = about;
         own.msg_name = name.place();
         own.msg_control = control.place();
@@ -288,12 +288,12 @@ macro_rules! receiving {
             $($(#[$doc])*
             fn $name($($arg: $type),*) -> $answer = |next| {
                 // In the order of the arguments.
-                let asides = [$(Aside::of($to.cast(), $bytes, true)),+];
-                let mut places = asides.iter().map(Aside::place);
+                let asides = [$(BounceBuffer::of($to.cast(), $bytes, true)),+];
+                let mut places = asides.iter().map(BounceBuffer::place);
                 $(let $to = places.next().unwrap_or(null_mut()).cast();)+
                 let reads: &[Reads] = &[$($(Reads::$kind($($part),*)),+)?];
                 let answer = again(reads, || next($($arg),*));
-                asides.into_iter().for_each(Aside::end_all);
+                asides.into_iter().for_each(BounceBuffer::end_all);
                 answer
             };)*
         }
@@ -322,7 +322,7 @@ hooks! {
 
     /// recvfrom(2).
     fn recvfrom(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = |next| {
-        let (name, about) = (Aside::of(from.cast(), length(len), false), Aside::of(len.cast(), size(len), true));
+        let (name, about) = (BounceBuffer::of(from.cast(), length(len), false), BounceBuffer::of(len.cast(), size(len), true));
         let answer = bytes_into(to, bytes, |to| next(fd, to, bytes, flags, name.place().cast(), about.place().cast()));
         about.end(if answer < 0 { 0 } else { size(len) });
         name.end(if answer < 0 { 0 } else { length(len) });
@@ -363,7 +363,7 @@ hooks! {
 
     /// mq_receive(3).
     fn mq_receive(queue: c_int, to: *mut c_char, bytes: size_t, priority: *mut c_uint) -> ssize_t = |next| {
-        let rank = Aside::of(priority.cast(), size(priority), true);
+        let rank = BounceBuffer::of(priority.cast(), size(priority), true);
         let answer = bytes_into(to.cast(), bytes, |to| next(queue, to.cast(), bytes, rank.place().cast()));
         rank.end(size(priority));
         answer
@@ -371,7 +371,7 @@ hooks! {
 
     /// mq_timedreceive(3).
     fn mq_timedreceive(queue: c_int, to: *mut c_char, bytes: size_t, priority: *mut c_uint, until: *const timespec) -> ssize_t = |next| {
-        let rank = Aside::of(priority.cast(), size(priority), true);
+        let rank = BounceBuffer::of(priority.cast(), size(priority), true);
         let answer = bytes_into(to.cast(), bytes, |to| {
             again(&[Reads::Bytes(until.cast(), size(until))], || next(queue, to.cast(), bytes, rank.place().cast(), until))
         });
@@ -381,7 +381,7 @@ hooks! {
 
     /// msgrcv(2): a number is in front of the message.
     fn msgrcv(queue: c_int, to: *mut c_void, bytes: size_t, kind: c_long, flags: c_int) -> ssize_t = |next| {
-        let aside = Aside::of(to, bytes.saturating_add(size_of::<c_long>()), true);
+        let aside = BounceBuffer::of(to, bytes.saturating_add(size_of::<c_long>()), true);
         let answer = next(queue, aside.place(), bytes, kind, flags);
         aside.end(if answer < 0 { 0 } else { received(answer) + size_of::<c_long>() });
         answer
@@ -394,7 +394,7 @@ hooks! {
 
     /// getentropy(3).
     fn getentropy(to: *mut c_void, bytes: size_t) -> c_int = |next| {
-        let aside = Aside::of(to, bytes, false);
+        let aside = BounceBuffer::of(to, bytes, false);
         let answer = next(aside.place(), bytes);
         aside.end(if answer < 0 { 0 } else { bytes });
         answer
@@ -417,7 +417,7 @@ hooks! {
 
     /// eventfd_read(3).
     fn eventfd_read(fd: c_int, to: *mut u64) -> c_int = |next| {
-        let aside = Aside::of(to.cast(), size(to), true);
+        let aside = BounceBuffer::of(to.cast(), size(to), true);
         let answer = next(fd, aside.place().cast());
         aside.end_all();
         answer
@@ -458,7 +458,7 @@ pub unsafe fn text_into(
     bytes: usize,
     call: impl FnOnce(*mut c_char) -> *mut c_char,
 ) -> *mut c_char {
-    let aside = Aside::of(to.cast(), bytes, false);
+    let aside = BounceBuffer::of(to.cast(), bytes, false);
     let place = aside.place().cast::<c_char>();
     let answer = call(place);
     let is_there = !answer.is_null() && answer == place;

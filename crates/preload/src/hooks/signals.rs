@@ -6,7 +6,7 @@
 
 use super::again::{Reads, again};
 use super::next::hooks;
-use super::receive::{Aside, set_bytes};
+use super::receive::{BounceBuffer, set_bytes};
 use crate::mode;
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -78,7 +78,7 @@ unsafe fn change_mask(
     // SAFETY: the caller's promise.
     unsafe {
         let has = has_sigbus(set);
-        let aside = Aside::of(
+        let aside = BounceBuffer::of(
             before.cast(),
             if before.is_null() {
                 0
@@ -215,10 +215,10 @@ hooks! {
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, other: *mut fd_set, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
         let mut place = MaybeUninit::uninit();
         let set = without(set, &mut place);
-        let sets = [read, write, other].map(|of| Aside::of(of.cast(), set_bytes(of.cast(), count), true));
+        let sets = [read, write, other].map(|of| BounceBuffer::of(of.cast(), set_bytes(of.cast(), count), true));
         let [read, write, other] = sets.each_ref().map(|of| of.place().cast());
         let answer = next(count, read, write, other, until, set);
-        sets.into_iter().for_each(Aside::end_all);
+        sets.into_iter().for_each(BounceBuffer::end_all);
         answer
     };
 

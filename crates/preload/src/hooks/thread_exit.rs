@@ -25,10 +25,10 @@ fn is_ours(addr: *const c_void) -> bool {
 }
 
 /// The work of a thread at its end, the last first.
-struct Note {
+struct ExitWork {
     act: Destructor,
     with: *mut c_void,
-    before: *mut Note,
+    before: *mut ExitWork,
 }
 
 /// The key, and one more; 0: it is not made yet.
@@ -59,7 +59,7 @@ fn key() -> Option<libc::pthread_key_t> {
 
 /// At the end of a thread. Values noted meanwhile the C library hands to another call.
 unsafe extern "C" fn end(notes: *mut c_void) {
-    let mut notes = notes.cast::<Note>();
+    let mut notes = notes.cast::<ExitWork>();
     while !notes.is_null() {
         // SAFETY: boxed below, and taken out once.
         let note = unsafe { Box::from_raw(notes) };
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn __cxa_thread_atexit_impl(
         // SAFETY: the key is there; its values are notes of this thread.
         unsafe {
             let before = libc::pthread_getspecific(key).cast();
-            let note = Box::new(Note { act, with, before });
+            let note = Box::new(ExitWork { act, with, before });
             libc::pthread_setspecific(key, Box::into_raw(note).cast());
         }
     }

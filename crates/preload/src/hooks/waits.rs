@@ -112,7 +112,7 @@ hooks! {
         if !stack.is_null() {
             hand_over((*stack).ss_sp, (*stack).ss_size);
         }
-        let aside = super::receive::Aside::of(before.cast(), if before.is_null() { 0 } else { size_of::<stack_t>() }, true);
+        let aside = super::receive::BounceBuffer::of(before.cast(), if before.is_null() { 0 } else { size_of::<stack_t>() }, true);
         let from = super::again::Reads::Bytes(stack.cast(), if stack.is_null() { 0 } else { size_of::<stack_t>() });
         let answer = super::again::again(&[from], || next(stack, aside.place().cast()));
         aside.end(size_of::<stack_t>());

@@ -7,7 +7,7 @@ use softfault::{FaultError, Kept};
 
 /// The ways to keep pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum KeepReason {
     Pinned,
     Locked,
 }
@@ -15,7 +15,7 @@ pub(super) enum Why {
 /// Pages that stay. Protected by the lock of the table; [`release`](Self::release) is called without it.
 pub(crate) struct KeptRange {
     pub(super) range: Range<usize>,
-    pub(super) why: Why,
+    pub(super) why: KeepReason,
     /// As long as they stay.
     map: Arc<MmapRaw>,
     kept: Kept,
@@ -25,8 +25,8 @@ pub(crate) struct KeptRange {
 const LOCKED_PIECE: usize = 2 << 20;
 
 impl KeptRange {
-    fn new(part: &Part, why: Why) -> Result<Self, FaultError> {
-        let kept = part.map.keep(part.offsets(), why == Why::Locked)?;
+    fn new(part: &Part, why: KeepReason) -> Result<Self, FaultError> {
+        let kept = part.map.keep(part.offsets(), why == KeepReason::Locked)?;
         Ok(Self {
             range: part.range.clone(),
             why,
@@ -39,7 +39,7 @@ impl KeptRange {
     fn again(&self, range: Range<usize>) -> Result<Self, FaultError> {
         let (start, len) = (self.map.as_ptr() as usize, self.map.len());
         let offsets = (range.start - start).min(len)..(range.end - start).min(len);
-        let kept = self.map.keep(offsets, self.why == Why::Locked)?;
+        let kept = self.map.keep(offsets, self.why == KeepReason::Locked)?;
         Ok(Self {
             range,
             why: self.why,
@@ -79,7 +79,7 @@ impl KeptRange {
 
 impl Maps {
     /// Takes out all that is kept of a range for this reason.
-    fn take_kept(&mut self, range: &Range<usize>, why: Why) -> Vec<KeptRange> {
+    fn take_kept(&mut self, range: &Range<usize>, why: KeepReason) -> Vec<KeptRange> {
         let mut taken = Vec::new();
         let below = self.windows.range_mut(..range.end);
         for (_, window) in below
@@ -108,7 +108,7 @@ pub(crate) fn pin(range: &Range<usize>) -> Result<(), Failure> {
         range: range.clone(),
         ..part_of(&parts[0])
     };
-    let kept = KeptRange::new(&part, Why::Pinned)?;
+    let kept = KeptRange::new(&part, KeepReason::Pinned)?;
     kept.enter().map_err(|NotMapped| Failure::not_mapped())
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn unpin(range: &Range<usize>) -> Result<(), Failure> {
         let mut maps = change();
         let window = maps.window_mut(range.start);
         let window = window.ok_or_else(Failure::not_mapped)?;
-        let is_it = |kept: &KeptRange| kept.why == Why::Pinned && kept.range == *range;
+        let is_it = |kept: &KeptRange| kept.why == KeepReason::Pinned && kept.range == *range;
         let place = window.kept.iter().rposition(is_it);
         let place = place.ok_or_else(|| Failure::invalid("no pin has this address and length"))?;
         window.kept.swap_remove(place)
@@ -138,7 +138,7 @@ pub(crate) fn lock(pages: &Range<usize>) -> Result<(), Failure> {
                 range,
                 ..part_of(&part)
             };
-            match KeptRange::new(&part, Why::Locked) {
+            match KeptRange::new(&part, KeepReason::Locked) {
                 Ok(kept) => made.push(kept),
                 Err(error) => {
                     locked = Err(error);
@@ -170,7 +170,11 @@ fn not_locked(pages: &Range<usize>) -> Vec<Range<usize>> {
     let maps = look();
     let mut rest = vec![pages.clone()];
     if let Some(window) = maps.window(pages.start) {
-        for kept in window.kept.iter().filter(|kept| kept.why == Why::Locked) {
+        for kept in window
+            .kept
+            .iter()
+            .filter(|kept| kept.why == KeepReason::Locked)
+        {
             rest = without(&rest, &kept.range);
         }
     }
@@ -187,7 +191,7 @@ pub(crate) fn is_locked(pages: &Range<usize>) -> bool {
     let window = maps.window(pages.start);
     window.is_some_and(|window| {
         let mut kept = window.kept.iter();
-        kept.any(|kept| kept.why == Why::Locked && !common(&kept.range, pages).is_empty())
+        kept.any(|kept| kept.why == KeepReason::Locked && !common(&kept.range, pages).is_empty())
     })
 }
 
@@ -203,8 +207,10 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
     let mut locked = Vec::new();
     for (why, part) in over.filter(|(_, part)| !part.is_empty()) {
         match why {
-            Why::Pinned => return Err(Failure::new(libc::EBUSY, "pages of the map are pinned")),
-            Why::Locked => locked.push(part),
+            KeepReason::Pinned => {
+                return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
+            }
+            KeepReason::Locked => locked.push(part),
         }
     }
     Ok(locked)
@@ -213,7 +219,7 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
 /// Unlocks pages.
 pub(crate) fn unlock(pages: &Range<usize>) -> Result<(), Failure> {
     Part::of(pages).map_err(|NotMapped| Failure::not_mapped())?;
-    let taken = change().take_kept(pages, Why::Locked);
+    let taken = change().take_kept(pages, KeepReason::Locked);
     let mut unlocked = Ok(());
     for kept in taken {
         // The remaining parts are kept before the whole is released.
@@ -239,8 +245,8 @@ pub(crate) fn unlock(pages: &Range<usize>) -> Result<(), Failure> {
 pub(super) fn unmapped(kept: Vec<KeptRange>, gone: &[Range<usize>]) {
     for kept in kept {
         let mut rest = match kept.why {
-            Why::Locked => vec![kept.range.clone()],
-            Why::Pinned => Vec::new(),
+            KeepReason::Locked => vec![kept.range.clone()],
+            KeepReason::Pinned => Vec::new(),
         };
         for gone in gone {
             rest = without(&rest, gone);

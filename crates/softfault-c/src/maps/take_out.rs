@@ -1,6 +1,6 @@
 //! Pages that are unmapped, and maps that are changed as a whole.
 
-use super::kept::{self, KeptRange, Why};
+use super::kept::{self, KeepReason, KeptRange};
 use super::window::{Access, Mapped};
 use super::{Arc, MmapRaw, NotMapped, Range, change, common};
 use crate::failure::Failure;
@@ -103,7 +103,7 @@ impl Taken {
                 .ok_or_else(Failure::not_mapped)?;
             let access = window.access(pages.start).ok_or_else(Failure::not_mapped)?;
             let mapped = window.take(pages, |window, mapped| {
-                if window.keeps(&mapped.map, |kept| kept.why == Why::Pinned) {
+                if window.keeps(&mapped.map, |kept| kept.why == KeepReason::Pinned) {
                     return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
                 }
                 let locks = window.kept.iter().filter(|kept| kept.is_of(&mapped.map));

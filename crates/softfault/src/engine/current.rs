@@ -9,8 +9,8 @@ use crate::{faults, signal};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
 
-/// A [`Managed`], and in a child, once it is wanted, the child's.
-pub(crate) struct ManagedHere {
+/// The [`Managed`] of the present process: a child makes its own when it first needs it.
+pub(crate) struct ManagedPerProcess {
     /// Null in a child that has not wanted it yet, and without userfaultfd.
     now: AtomicPtr<Managed>,
     /// The last process's that had one; never dropped here. Changed in children only.
@@ -19,7 +19,7 @@ pub(crate) struct ManagedHere {
     is_open: bool,
 }
 
-impl ManagedHere {
+impl ManagedPerProcess {
     /// `None` where userfaultfd is closed.
     pub(crate) fn new(managed: Option<Managed>) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl ManagedHere {
     }
 }
 
-impl Drop for ManagedHere {
+impl Drop for ManagedPerProcess {
     fn drop(&mut self) {
         let now = *self.now.get_mut();
         if !now.is_null() {

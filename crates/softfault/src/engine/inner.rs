@@ -1,7 +1,7 @@
 //! An engine as its maps have it.
 
 use super::builder::Builder;
-use super::current::ManagedHere;
+use super::current::ManagedPerProcess;
 use super::small_maps::SmallMaps;
 use super::workers::Workers;
 use crate::faults;
@@ -18,7 +18,7 @@ pub(crate) struct EngineInner {
     /// Maps and idle windows. Dropped before `node`.
     pub(crate) files: Files,
     /// `None` where userfaultfd is closed and [`Fallback::Kernel`](super::Fallback::Kernel) was asked.
-    pub(super) managed: ManagedHere,
+    pub(super) managed: ManagedPerProcess,
     pub(crate) options: Builder,
     /// Files that are mapped by the kernel's own maps, since they are small.
     pub(crate) small_maps: SmallMaps,
@@ -42,7 +42,7 @@ impl EngineInner {
     pub(super) fn new(managed: Option<Managed>, options: Builder) -> Arc<Self> {
         let inner = Arc::new(Self {
             files: Files::default(),
-            managed: ManagedHere::new(managed),
+            managed: ManagedPerProcess::new(managed),
             small_maps: SmallMaps::new(options.most_small()),
             options,
             generation: ProcessGeneration::here(),

@@ -19,7 +19,7 @@ const PLACES: usize = 256;
 
 /// A thread's last message.
 #[derive(Default, Clone, Copy)]
-struct Last {
+struct LastMessage {
     number: u64,
     /// It was answered by SIGBUS.
     raised: bool,
@@ -32,17 +32,17 @@ struct Messages {
     count: u64,
     /// By the number of the thread that sleeps, modulo [`PLACES`]. Two threads in one place make an
     /// error look outdated, and the touch is repeated.
-    last: [Last; PLACES],
+    last: [LastMessage; PLACES],
 }
 
 /// The last messages of threads.
-pub(super) struct Asked(Mutex<Messages>);
+pub(super) struct LastMessages(Mutex<Messages>);
 
-impl Asked {
+impl LastMessages {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Messages {
             count: 0,
-            last: [Last::default(); PLACES],
+            last: [LastMessage::default(); PLACES],
         }))
     }
 
@@ -56,7 +56,7 @@ impl Asked {
         inner.count += 1;
         let number = inner.count;
         let last = &mut inner.last[thread as usize % PLACES];
-        *last = Last {
+        *last = LastMessage {
             number,
             raised: false,
             after_raise: last.raised,
@@ -77,9 +77,9 @@ impl Asked {
 
 #[cfg(test)]
 mod tests {
-    use super::Asked;
+    use super::LastMessages;
 
-    fn raises(asked: &Asked, thread: u32, number: u64) -> bool {
+    fn raises(asked: &LastMessages, thread: u32, number: u64) -> bool {
         let mut raised = false;
         asked.refuse(thread, number, || raised = true);
         raised
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_last_message_is_answered_and_no_other() {
-        let asked = Asked::new();
+        let asked = LastMessages::new();
         let (old, new) = (asked.note(7), asked.note(7));
         assert!(!raises(&asked, 7, old));
         assert!(raises(&asked, 7, new));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_message_of_a_touch_that_sigbus_interrupted_is_not_answered() {
-        let asked = Asked::new();
+        let asked = LastMessages::new();
         let first = asked.note(7);
         assert!(raises(&asked, 7, first));
         // Read late: the thread is in its handler by now.
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn threads_do_not_answer_for_each_other() {
-        let asked = Asked::new();
+        let asked = LastMessages::new();
         let (one, other) = (asked.note(7), asked.note(8));
         assert!(raises(&asked, 7, one));
         assert!(raises(&asked, 8, other));

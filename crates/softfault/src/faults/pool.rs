@@ -21,7 +21,7 @@
 //! slow and not stuck. Where a fault found no idle thread to wait in, a thread that has served starts another one, up to a bound, and only
 //! while another thread reads: starting one uses the heap, which may itself be in a map of ours.
 
-use super::asked::Asked;
+use super::asked::LastMessages;
 use super::begin::{self, Batch, Turn};
 use super::raise;
 use super::under_way::{Held, Places, Touch, UnderWay};
@@ -53,7 +53,7 @@ pub(super) struct ServingThreads {
     state: Mutex<PoolState>,
     /// Nobody reads any more, or a fault was left.
     wanted: Condvar,
-    pub(super) asked: Asked,
+    pub(super) asked: LastMessages,
     /// Threads of ours that are serving, by the kernel's numbers; 0 for none. The last is the ring's.
     serving: [AtomicU32; MOST + 1],
     pub(super) under_way: UnderWay,
@@ -97,7 +97,7 @@ impl ServingThreads {
         Self {
             state: Mutex::default(),
             wanted: Condvar::new(),
-            asked: Asked::new(),
+            asked: LastMessages::new(),
             serving: [const { AtomicU32::new(0) }; MOST + 1],
             under_way: UnderWay::new(),
         }

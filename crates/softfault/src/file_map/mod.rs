@@ -15,7 +15,7 @@ pub(crate) use pin::{FilePin, populate_by_kernel};
 
 use crate::files::{Files, Hold, OpenedWindow, Served};
 use crate::managed::Managed;
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use core::ops::Range;
 use softfault_engine::cache::{PageCache, Residency};
 use softfault_engine::fault;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub(crate) struct FileMap {
     cache: Arc<PageCache>,
     served: Arc<Served>,
-    reached: Reached,
+    reached: AccessPath,
 }
 
 impl FileMap {
@@ -35,7 +35,7 @@ impl FileMap {
     /// Where there is no such part, the window is closed again.
     pub(crate) fn new(
         (managed, files): (&Managed, &Files),
-        reached: Reached,
+        reached: AccessPath,
         opened: OpenedWindow,
         part: impl FnOnce(&OpenedWindow) -> io::Result<Range<usize>>,
     ) -> io::Result<(Self, Range<usize>)> {

@@ -30,13 +30,13 @@ pub(super) struct SharedTable {
     table: Mutex<WindowTable>,
     /// Held while files of idle windows are looked at, and so kept open. Before `table`.
     looking: Mutex<()>,
-    state: Mutex<LookerState>,
+    state: Mutex<IdleThreadState>,
     changed: Condvar,
 }
 
 /// The state of the thread. Locked before the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LookerState {
+enum IdleThreadState {
     /// Nothing: there are no idle windows.
     Asleep,
     /// Looks again and again.
@@ -47,14 +47,14 @@ enum LookerState {
 
 /// The thread, from the first idle window on.
 #[derive(Default)]
-pub(super) struct Looker(Mutex<Option<Thread>>);
+pub(super) struct IdleThread(Mutex<Option<Thread>>);
 
 impl SharedTable {
     pub(super) fn new(table: WindowTable) -> Self {
         Self {
             table: Mutex::new(table),
             looking: Mutex::default(),
-            state: Mutex::new(LookerState::Asleep),
+            state: Mutex::new(IdleThreadState::Asleep),
             changed: Condvar::new(),
         }
     }
@@ -66,21 +66,21 @@ impl SharedTable {
     fn serve(&self) {
         loop {
             let state = lock(&self.state);
-            let asleep = |state: &mut LookerState| *state == LookerState::Asleep;
+            let asleep = |state: &mut IdleThreadState| *state == IdleThreadState::Asleep;
             let state = self.changed.wait_while(state, asleep);
             let state = state.unwrap_or_else(PoisonError::into_inner);
-            let on = |state: &mut LookerState| *state != LookerState::Over;
+            let on = |state: &mut IdleThreadState| *state != IdleThreadState::Over;
             let slept = self.changed.wait_timeout_while(state, LOOK, on);
-            if *slept.unwrap_or_else(PoisonError::into_inner).0 == LookerState::Over {
+            if *slept.unwrap_or_else(PoisonError::into_inner).0 == IdleThreadState::Over {
                 return;
             }
             self.look();
             // Files of private maps too: somebody has to look at them.
             let kept = crate::store::look_at_kept();
             let mut state = lock(&self.state);
-            if *state == LookerState::Awake && !kept && self.table().stop_looking() {
+            if *state == IdleThreadState::Awake && !kept && self.table().stop_looking() {
                 // The first idle window wakes it.
-                *state = LookerState::Asleep;
+                *state = IdleThreadState::Asleep;
             }
         }
     }
@@ -110,8 +110,8 @@ impl SharedTable {
     /// There is an idle window.
     fn wake(&self) {
         let mut state = lock(&self.state);
-        if *state == LookerState::Asleep {
-            *state = LookerState::Awake;
+        if *state == IdleThreadState::Asleep {
+            *state = IdleThreadState::Awake;
             self.changed.notify_one();
         }
     }
@@ -127,7 +127,7 @@ impl Files {
     /// A window has become idle.
     pub(super) fn became_idle(&self, idle: IdleWindow) {
         if idle.first {
-            self.looker.start(&self.shared);
+            self.idle_thread.start(&self.shared);
             self.shared.wake();
         }
         if idle.has_lost_its_name() {
@@ -157,7 +157,7 @@ impl Files {
     }
 }
 
-impl Looker {
+impl IdleThread {
     fn start(&self, shared: &Arc<SharedTable>) {
         let mut thread = lock(&self.0);
         if thread.is_none() {
@@ -171,7 +171,7 @@ impl Looker {
     pub(super) fn stop(&mut self, shared: &SharedTable) {
         let thread = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
-            *lock(&shared.state) = LookerState::Over;
+            *lock(&shared.state) = IdleThreadState::Over;
             shared.changed.notify_one();
             thread.join();
         }

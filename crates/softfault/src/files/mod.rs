@@ -24,7 +24,7 @@ use crate::generation::ProcessGeneration;
 use crate::managed::Managed;
 use crate::store::{FileIdentity, FileStore, FileWrites};
 use core::ops::Range;
-use idle::{Looker, SharedTable};
+use idle::{IdleThread, SharedTable};
 use pressure::Watch;
 use softfault_engine::cache::{MapError, OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
@@ -43,7 +43,7 @@ pub(crate) struct Files {
     /// dropped without that: a thread of low priority that is preempted over a system
     /// call must not keep the others from mapping.
     shared: Arc<SharedTable>,
-    looker: Looker,
+    idle_thread: IdleThread,
     /// Of a soft engine it never begins.
     watch: Watch,
     write_behind: WriteBehind,
@@ -62,7 +62,7 @@ impl Default for Files {
             shared: Arc::new(SharedTable::new(WindowTable::new(
                 crate::machine::open_files(),
             ))),
-            looker: Looker::default(),
+            idle_thread: IdleThread::default(),
             watch: Watch::default(),
             write_behind: WriteBehind::default(),
             lengths: Mutex::default(),
@@ -339,11 +339,11 @@ impl Drop for Files {
             core::mem::forget(self.shared.clone());
             self.watch.leave();
             self.write_behind.leave();
-            return self.looker.leave();
+            return self.idle_thread.leave();
         }
         self.watch.stop();
         self.write_behind.stop(&self.shared);
-        self.looker.stop(&self.shared);
+        self.idle_thread.stop(&self.shared);
     }
 }
 

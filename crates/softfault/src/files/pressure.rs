@@ -20,7 +20,7 @@
 use super::Files;
 use super::idle::SharedTable;
 use super::served::{Served, Server};
-use crate::store::{FileStore, Fill, Filled, KernelReads, Reached, ReadPolicy};
+use crate::store::{CacheProgress, FileStore, Fill, Filled, KernelReads, ReadPolicy};
 use crate::thread::{self, Thread};
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::cache::PageCache;
@@ -172,8 +172,8 @@ impl Looks<'_> {
             Server::Engine => {
                 let may = match file.take_reached() {
                     _ if short => false,
-                    Some(Reached::InOrder) => true,
-                    Some(Reached::Far) => self.is_there(file, served),
+                    Some(CacheProgress::InOrder) => true,
+                    Some(CacheProgress::Far) => self.is_there(file, served),
                     None => false,
                 };
                 if (may || self.fill(file, served)) && served.show(cache, true) == Ok(true) {

@@ -10,7 +10,7 @@ use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use crate::signal;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::OnTruncate;
@@ -168,7 +168,7 @@ impl MmapOptions {
     ) -> io::Result<Mmap> {
         let EngineInner { files, options, .. } = &*engine.inner;
         let opened = files.open(managed, fd, looked, (options.on_truncate, self.alone))?;
-        let (file, part) = FileMap::new((managed, files), Reached::ByLoads, opened, |opened| {
+        let (file, part) = FileMap::new((managed, files), AccessPath::ByLoads, opened, |opened| {
             opened.addresses(self.offset, self.length(opened.bytes)?)
         })?;
         if part.is_empty() {
@@ -273,7 +273,7 @@ impl Mmap {
         let opened = files.open_store(managed, store, engine.inner.options.on_truncate)?;
         let (file, part) = FileMap::new(
             (managed, files),
-            Reached::ByLoads,
+            AccessPath::ByLoads,
             opened,
             OpenedWindow::whole,
         )?;

@@ -56,15 +56,11 @@ impl<'a> Pinned<'a> {
 }
 
 /// The ways to keep pages of a file.
-type Keeping = fn(&FileMap, &Managed, Range<usize>) -> Result<FilePin, FaultError>;
+type PinFn = fn(&FileMap, &Managed, Range<usize>) -> Result<FilePin, FaultError>;
 
 impl Mmap {
     /// Brings a part in, and keeps it until [`release_part`](Self::release_part) is called with the result.
-    pub(crate) fn hold_part(
-        &self,
-        part: Range<usize>,
-        of_file: Keeping,
-    ) -> Result<Held, FaultError> {
+    pub(crate) fn hold_part(&self, part: Range<usize>, of_file: PinFn) -> Result<Held, FaultError> {
         let addresses = self.addresses(part)?;
         Ok(match (self.private(), self.file()) {
             _ if addresses.is_empty() => Held::Nothing,

@@ -3,7 +3,7 @@
 use super::{MmapMut, MmapMutKind};
 use crate::private::Private;
 use crate::range::whole_pages;
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use crate::signal;
 use core::ops::Range;
 use std::io;
@@ -25,7 +25,7 @@ impl MmapMut {
             let masked = signal::masked();
             inner.check_signals(&masked)?;
             let of = (self.managed(), &inner.files);
-            Private::new(of, Reached::ByLoads, len, private.file_from(pages.start))?
+            Private::new(of, AccessPath::ByLoads, len, private.file_from(pages.start))?
         };
         let anew = Self::new(&self.engine, MmapMutKind::Managed(anew));
         let mut copy = vec![0; PIECE.min(pages.len())];

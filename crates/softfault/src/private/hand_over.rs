@@ -100,7 +100,7 @@ impl Private {
     }
 
     /// The kernel's own mapping, elsewhere, of the file's bytes of a part.
-    fn aside(&self, file: &FileStore, part: &Range<usize>) -> io::Result<Aside> {
+    fn aside(&self, file: &FileStore, part: &Range<usize>) -> io::Result<Replacement> {
         let origin = self.anon.origin().ok_or(io::ErrorKind::Unsupported)?;
         let table = file.in_table().ok_or(io::ErrorKind::Unsupported)?;
         let offset = origin.offset + (part.start - self.anon.addresses().start) as u64;
@@ -115,7 +115,7 @@ impl Private {
         // SAFETY: a new mapping.
         let start = unsafe { table.run(libc::SYS_mmap, args) };
         let start = start.map_err(io::Error::from_raw_os_error)?;
-        Ok(Aside {
+        Ok(Replacement {
             place: start..start + part.len(),
             of: part.start,
             read_only: self.protection == Protection::Read,
@@ -124,14 +124,14 @@ impl Private {
 }
 
 /// A mapping that is to take the place of a part, chunk by chunk.
-struct Aside {
+struct Replacement {
     place: Range<usize>,
     /// Where the part begins.
     of: usize,
     read_only: bool,
 }
 
-impl Aside {
+impl Replacement {
     /// Where a byte of the part is in it.
     fn at(&self, addr: usize) -> usize {
         self.place.start + (addr - self.of)

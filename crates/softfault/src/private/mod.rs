@@ -27,7 +27,7 @@ use crate::fork::Memory;
 use crate::generation::PerProcess;
 use crate::managed::Managed;
 use crate::process;
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use crate::store::FileStore;
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
@@ -51,7 +51,7 @@ pub(crate) struct FilePart {
 /// A private map.
 pub(crate) struct Private {
     anon: Memory,
-    reached: Reached,
+    reached: AccessPath,
     /// Bytes of the window before the first of the map: a file's offset in its page.
     skip: usize,
     len: usize,
@@ -79,11 +79,11 @@ impl Private {
     /// `len` bytes, which are more than 0, of zeros, or of a part of a file.
     pub(crate) fn new(
         (managed, files): (&Managed, &Files),
-        reached: Reached,
+        reached: AccessPath,
         len: usize,
         part: Option<FilePart>,
     ) -> io::Result<Self> {
-        if let (Reached::ByLoads, Some(process)) = (reached, process::get()) {
+        if let (AccessPath::ByLoads, Some(process)) = (reached, process::get()) {
             process.mmu().prepare_pins();
         }
         let skip = part
@@ -139,7 +139,7 @@ impl Private {
 
     /// Children inherit it from now on, if it is memory of the process's.
     fn lend(&mut self) {
-        if self.reached == Reached::ByLoads {
+        if self.reached == AccessPath::ByLoads {
             self.anon.lend();
         }
     }

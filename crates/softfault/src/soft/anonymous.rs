@@ -10,7 +10,7 @@ use crate::private::{FilePart, Private};
 use crate::range::advised;
 use crate::range::clip;
 use crate::range::offsets;
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use crate::{Advice, FaultError, UncheckedAdvice};
 use core::ops::{Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
@@ -63,7 +63,7 @@ impl SoftMapMut {
         let place = (&engine.inner.managed, &engine.inner.files);
         let forks = engine.forks();
         // A map of nothing has a page that nobody sees.
-        let private = Private::new(place, Reached::ByCalls, len.max(1), part)?;
+        let private = Private::new(place, AccessPath::ByCalls, len.max(1), part)?;
         Ok(Self {
             engine: engine.clone(),
             private: Some(private),
@@ -124,7 +124,7 @@ impl SoftMapMut {
         let space = &self.engine.inner.managed.space;
         match self.engine.check() {
             Ok(()) => {
-                Many::of_map(self.start(), self.len, ranges).wait(space, Reached::ByCalls, until)
+                Many::of_map(self.start(), self.len, ranges).wait(space, AccessPath::ByCalls, until)
             }
             Err(error) => vec![Err(error); ranges.len()],
         }

@@ -8,7 +8,7 @@ use crate::files::{Look, OpenedWindow};
 use crate::generation::ProcessGeneration;
 use crate::many::Many;
 use crate::range::{clip, offsets, within};
-use crate::reached::Reached;
+use crate::reached::AccessPath;
 use core::mem::ManuallyDrop;
 use core::ops::{Range, RangeBounds};
 use softfault_engine::cache::Residency;
@@ -38,7 +38,7 @@ impl SoftMap {
         let files = &inner.files;
         let opened = files.open(&inner.managed, file, &looked, (on_truncate, None))?;
         let place = (&inner.managed, files);
-        let (file, part) = FileMap::new(place, Reached::ByCalls, opened, OpenedWindow::whole)?;
+        let (file, part) = FileMap::new(place, AccessPath::ByCalls, opened, OpenedWindow::whole)?;
         Ok(Self {
             engine: engine.clone(),
             len: part.len(),
@@ -90,7 +90,7 @@ impl SoftMap {
         let space = &self.engine.inner.managed.space;
         match self.engine.check() {
             Ok(()) => {
-                Many::of_map(self.start(), self.len, ranges).wait(space, Reached::ByCalls, until)
+                Many::of_map(self.start(), self.len, ranges).wait(space, AccessPath::ByCalls, until)
             }
             Err(error) => vec![Err(error); ranges.len()],
         }

@@ -30,7 +30,7 @@
 use super::identity::{self, Alignment, Inode, Statx};
 use super::kept;
 use super::mark::{Mark, Wanted};
-use super::way::{How, Way};
+use super::way::{FileReadPath, ReadPath};
 use crate::table::{self, Guarded, Identity};
 use core::ffi::c_long;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -76,7 +76,7 @@ pub(crate) struct Descriptor {
     /// Its file system does not know reads that never wait (RWF_NOWAIT).
     waits: AtomicBool,
     /// How it is read.
-    pub(super) way: Way,
+    pub(super) way: FileReadPath,
     /// The number that a child of the fork under way gets: `number` may change until then,
     /// and may mean nothing to the thread that forks (threads may have tables of their own).
     lent: AtomicI32,
@@ -173,7 +173,7 @@ impl Descriptor {
             taking: Mutex::new(()),
             without: AtomicU32::new(0),
             waits: AtomicBool::new(false),
-            way: Way::always(How::Past),
+            way: FileReadPath::always(ReadPath::Past),
             lent: AtomicI32::new(NONE),
         };
         (made.opened, made.alignment) = match told.or_else(|| made.told(first)) {

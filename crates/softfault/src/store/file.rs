@@ -19,7 +19,7 @@ use super::open::{Mode, OpenedFile, Wanted, WhyBuffered, bytes_allocated, open};
 use super::reads::{ReadPolicy, Reads};
 use super::ring::{Request, Ring, Rings, RingsOnDemand, apart};
 use super::stream::Streams;
-use super::way::{How, Way};
+use super::way::{FileReadPath, ReadPath};
 
 /// A file, or a block device, to be read a page or more at a time.
 ///
@@ -68,7 +68,7 @@ impl FileStore {
     /// As [`open`](Self::open), but through the page cache, which is dropped behind each read.
     pub fn open_buffered(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
         let opened = open(fd, Wanted::Buffered)?;
-        let store = Self::from_opened(opened, None, Way::always(How::Drop))?;
+        let store = Self::from_opened(opened, None, FileReadPath::always(ReadPath::Drop))?;
         store.read_by(rings.as_ref());
         Ok(store)
     }
@@ -97,8 +97,8 @@ impl FileStore {
             Reads::Auto => Wanted::Either,
         };
         let opened = open(fd, wanted)?;
-        let way = Way::first(policy, &opened);
-        if wanted == Wanted::Either && way.how() == How::Past && opened.ours {
+        let way = FileReadPath::first(policy, &opened);
+        if wanted == Wanted::Either && way.how() == ReadPath::Past && opened.ours {
             let set = opened.file.set_flags(libc::O_DIRECT);
             set.map_err(errno::of_call("fcntl"))?;
         }
@@ -108,7 +108,7 @@ impl FileStore {
     fn from_opened(
         opened: OpenedFile,
         engines: Option<Arc<RingsOnDemand>>,
-        way: Way,
+        way: FileReadPath,
     ) -> io::Result<Self> {
         kept::look();
         let OpenedFile {
@@ -176,11 +176,11 @@ impl FileStore {
     /// How the file is read, now.
     pub fn mode(&self) -> Mode {
         match self.file.how() {
-            How::Past => Mode::Direct,
-            How::Keep | How::Take | How::Drop if self.mode == Mode::Direct => {
+            ReadPath::Past => Mode::Direct,
+            ReadPath::Keep | ReadPath::Take | ReadPath::Drop if self.mode == Mode::Direct => {
                 Mode::Buffered(WhyBuffered::Asked)
             }
-            How::Keep | How::Take | How::Drop => self.mode,
+            ReadPath::Keep | ReadPath::Take | ReadPath::Drop => self.mode,
         }
     }
 
@@ -223,8 +223,8 @@ impl FileStore {
 
     /// A read is about to begin.
     #[inline(never)]
-    fn will_read(&self, how: How, offset: u64, bytes: usize) {
-        if how == How::Keep
+    fn will_read(&self, how: ReadPath, offset: u64, bytes: usize) {
+        if how == ReadPath::Keep
             && self.file.is_ours()
             && let Some(on) = self.streams.read(offset, bytes as u64)
         {
@@ -249,7 +249,7 @@ impl FileStore {
     }
 
     /// Starts reads in a ring; how many, from the front, were started. The caller is [`submit`](Store::submit)'s.
-    fn submit_in(&self, ring: &Ring, how: How, reads: &[Read]) -> usize {
+    fn submit_in(&self, ring: &Ring, how: ReadPath, reads: &[Read]) -> usize {
         ring.submit(reads.len(), |i| {
             let Read {
                 cookie,
@@ -307,9 +307,11 @@ impl Store for FileStore {
         let how = self.file.how();
         self.will_read(how, offset, bytes);
         // Only where it matters: it costs a call.
-        let is_single =
-            how == How::Keep && self.file.fits() && around::is_single(bytes) && !self.is_random();
-        let there = match how == How::Take || is_single {
+        let is_single = how == ReadPath::Keep
+            && self.file.fits()
+            && around::is_single(bytes)
+            && !self.is_random();
+        let there = match how == ReadPath::Take || is_single {
             // SAFETY: the caller's promise.
             true => unsafe { self.file.read_if_there(how, offset, buffer, bytes) },
             false => Err(libc::EAGAIN),
@@ -347,12 +349,12 @@ impl Store for FileStore {
 
     fn takes_apart(&self) -> bool {
         // Through the page cache, those that do not find their bytes would have to be waited for.
-        self.file.how() == How::Past && self.ring().is_some() && apart::ring().is_some()
+        self.file.how() == ReadPath::Past && self.ring().is_some() && apart::ring().is_some()
     }
 
     unsafe fn submit_apart(&self, reads: &[Read]) -> usize {
         match apart::ring() {
-            Some(ring) if self.takes_apart() => self.submit_in(ring, How::Past, reads),
+            Some(ring) if self.takes_apart() => self.submit_in(ring, ReadPath::Past, reads),
             _ => 0,
         }
     }

@@ -8,7 +8,7 @@
 //! Two pieces are under way at a time, so a page that somebody waits for comes soon.
 
 use super::file::FileStore;
-use super::way::How;
+use super::way::ReadPath;
 use core::mem::MaybeUninit;
 use softfault_engine::PAGE_SIZE;
 
@@ -85,6 +85,6 @@ impl FileStore {
 impl super::descriptor::Descriptor {
     /// True if so many more bytes may stay in the page cache.
     fn keeps(&self, bytes: u64) -> bool {
-        self.how() == How::Keep && self.has_room(bytes)
+        self.how() == ReadPath::Keep && self.has_room(bytes)
     }
 }

@@ -4,7 +4,7 @@ use softfault_engine::PAGE_SIZE;
 
 use super::descriptor::Descriptor;
 use super::refusals::Refusals;
-use super::way::How;
+use super::way::ReadPath;
 use crate::table;
 use std::os::fd::RawFd;
 
@@ -75,7 +75,7 @@ impl Descriptor {
     /// As of [`read`](Self::read).
     pub(super) unsafe fn read_as(
         &self,
-        how: How,
+        how: ReadPath,
         offset: u64,
         buffer: *mut u8,
         bytes: usize,
@@ -143,7 +143,7 @@ impl Descriptor {
     /// As of [`read`](Self::read).
     pub(super) unsafe fn read_if_there(
         &self,
-        how: How,
+        how: ReadPath,
         offset: u64,
         buffer: *mut u8,
         bytes: usize,

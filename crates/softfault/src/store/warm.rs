@@ -2,7 +2,7 @@
 
 use super::file::FileStore;
 use super::open::bytes_allocated;
-use super::way::Reached;
+use super::way::CacheProgress;
 use crate::table::Guarded;
 use core::ffi::c_long;
 use softfault_engine::PAGE_SIZE;
@@ -66,7 +66,7 @@ impl FileStore {
     }
 
     /// How far it was read through the page cache since the last time.
-    pub(crate) fn take_reached(&self) -> Option<Reached> {
+    pub(crate) fn take_reached(&self) -> Option<CacheProgress> {
         self.file.way.take_reached()
     }
 }

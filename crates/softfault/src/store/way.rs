@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// How a file is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum How {
+pub(crate) enum ReadPath {
     /// Past the page cache.
     Past,
     /// Through it, and the pages read stay there.
@@ -41,7 +41,7 @@ pub(crate) enum How {
 /// `RWF_DONTCACHE` of preadv2(2), since Linux 6.14.
 const DONTCACHE: i32 = 0x80;
 
-impl How {
+impl ReadPath {
     /// RWF_ flags of preadv2(2).
     pub(super) fn flags(self) -> i32 {
         match self {
@@ -77,8 +77,8 @@ const AGAIN_MOST: u64 = 16 << 30;
 
 /// How one file is read.
 #[derive(Debug)]
-pub(super) struct Way {
-    /// A [`How`]. Release and Acquire: the flag of the open file was changed before. Late is no harm.
+pub(super) struct FileReadPath {
+    /// A [`ReadPath`]. Release and Acquire: the flag of the open file was changed before. Late is no harm.
     how: AtomicU8,
     /// Immutable. Where reads are counted, and whether there is room.
     policy: Option<Arc<ReadPolicy>>,
@@ -97,7 +97,7 @@ pub(super) struct Turns {
     /// Immutable. Bytes that the file takes in the page cache.
     size: u64,
     /// Immutable. Where it goes if it must not stay in the page cache: Past, or Drop.
-    past: How,
+    past: ReadPath,
     /// Somebody is changing it.
     turning: AtomicBool,
     /// Reads ahead through the page cache that are not over. The kernel has begun them there: read past it, they
@@ -109,13 +109,13 @@ pub(super) struct Turns {
     again: AtomicU64,
     /// Bytes read through the page cache since as much as a quarter of the file was.
     through: AtomicU64,
-    /// Reasons to let the kernel serve it, not looked at yet: [`Reached`] as bits.
+    /// Reasons to let the kernel serve it, not looked at yet: [`CacheProgress`] as bits.
     reached: AtomicU8,
 }
 
 /// How far a file has been read through the page cache, as [`Turns`] has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
+pub(crate) enum CacheProgress {
     /// As much as a quarter of it: it may be there.
     Far = 1,
     /// In order, for a while; and it fits.
@@ -123,7 +123,7 @@ pub(crate) enum Reached {
 }
 
 impl Turns {
-    pub(super) fn new(size: u64, past: How) -> Self {
+    pub(super) fn new(size: u64, past: ReadPath) -> Self {
         Self {
             size,
             past,
@@ -143,14 +143,14 @@ impl Turns {
         let through = self.through.fetch_add(bytes, Relaxed) + bytes;
         if through >= self.size / 4 {
             self.through.store(0, Relaxed);
-            self.say(Reached::Far, policy);
+            self.say(CacheProgress::Far, policy);
         }
     }
 
     /// Apart, for the handler's stack is small.
     #[cold]
     #[inline(never)]
-    fn say(&self, reached: Reached, policy: &ReadPolicy) {
+    fn say(&self, reached: CacheProgress, policy: &ReadPolicy) {
         let bit = reached as u8;
         if self.reached.fetch_or(bit, Relaxed) & bit == 0 {
             policy.bell.ring();
@@ -158,31 +158,31 @@ impl Turns {
     }
 }
 
-impl Way {
+impl FileReadPath {
     /// How a file is read that was opened by this policy.
     pub(super) fn first(policy: &Arc<ReadPolicy>, opened: &OpenedFile) -> Self {
         let past = match opened.mode {
-            Mode::Direct => How::Past,
-            Mode::Buffered(_) => How::Drop,
+            Mode::Direct => ReadPath::Past,
+            Mode::Buffered(_) => ReadPath::Drop,
         };
         let counted = Some(policy.clone());
         let room = match policy.reads() {
             Reads::Direct => return Self::new(past, counted, None),
             // The program's own open file is direct, and stays so.
-            Reads::Cached if past == How::Past => return Self::new(past, counted, None),
-            Reads::Cached => return Self::new(How::Keep, counted, None),
+            Reads::Cached if past == ReadPath::Past => return Self::new(past, counted, None),
+            Reads::Cached => return Self::new(ReadPath::Keep, counted, None),
             Reads::Auto => policy.room(),
         };
         // Which pages of a device are in the page cache is not known; the program's own open file is direct,
         // and stays so.
-        if opened.device || past == How::Past && !opened.ours {
+        if opened.device || past == ReadPath::Past && !opened.ours {
             return Self::new(past, counted, None);
         }
         let stat = opened.file.opened();
         let size = bytes_allocated(stat).min(u64::try_from(stat.st_size).unwrap_or(0));
         let how = match room {
-            Some(room) if room.fits(size) => How::Keep,
-            _ if opened.file.can_take() => How::Take,
+            Some(room) if room.fits(size) => ReadPath::Keep,
+            _ if opened.file.can_take() => ReadPath::Take,
             _ => past,
         };
         let turns = Some(Turns::new(size, past));
@@ -190,11 +190,15 @@ impl Way {
     }
 
     /// Of a file that is read so, and nobody's to count.
-    pub(super) fn always(how: How) -> Self {
+    pub(super) fn always(how: ReadPath) -> Self {
         Self::new(how, None, None)
     }
 
-    pub(super) fn new(how: How, policy: Option<Arc<ReadPolicy>>, turns: Option<Turns>) -> Self {
+    pub(super) fn new(
+        how: ReadPath,
+        policy: Option<Arc<ReadPolicy>>,
+        turns: Option<Turns>,
+    ) -> Self {
         Self {
             how: AtomicU8::new(how as u8),
             policy,
@@ -205,12 +209,12 @@ impl Way {
         }
     }
 
-    pub(super) fn how(&self) -> How {
-        How::of(self.how.load(Acquire))
+    pub(super) fn how(&self) -> ReadPath {
+        ReadPath::of(self.how.load(Acquire))
     }
 
     /// Counts a read, and says how to go on if that is otherwise.
-    fn after(&self, how: How, bytes: usize, was_there: bool) -> Option<How> {
+    fn after(&self, how: ReadPath, bytes: usize, was_there: bool) -> Option<ReadPath> {
         let policy = self.policy.as_ref()?;
         policy.count(how.is_cached(), bytes);
         if !(was_there && how.is_cached()) {
@@ -222,8 +226,8 @@ impl Way {
             turns.went(added, policy);
         }
         match how {
-            How::Keep => (!was_there && !room.brought(added)).then_some(How::Take),
-            How::Take => {
+            ReadPath::Keep => (!was_there && !room.brought(added)).then_some(ReadPath::Take),
+            ReadPath::Take => {
                 let reads = self.reads.fetch_add(1, Relaxed) + 1;
                 let bytes = self.bytes.fetch_add(added, Relaxed) + added;
                 let there = if was_there { added } else { 0 };
@@ -234,18 +238,18 @@ impl Way {
                 self.begin();
                 if room.fits(turns.size) {
                     turns.again.store(AGAIN_BYTES, Relaxed);
-                    return Some(How::Keep);
+                    return Some(ReadPath::Keep);
                 }
                 (there * WORTH < bytes).then_some(turns.past)
             }
-            How::Past | How::Drop => {
+            ReadPath::Past | ReadPath::Drop => {
                 let all = self.bytes.fetch_add(added, Relaxed) + added;
                 let again = turns.again.load(Relaxed);
                 if all < again {
                     return None;
                 }
                 turns.again.store((again * 2).min(AGAIN_MOST), Relaxed);
-                Some(How::Take)
+                Some(ReadPath::Take)
             }
         }
     }
@@ -253,16 +257,16 @@ impl Way {
     /// It is read in order.
     pub(super) fn in_order(&self) {
         if let (Some(turns), Some(policy)) = (&self.turns, &self.policy) {
-            turns.say(Reached::InOrder, policy);
+            turns.say(CacheProgress::InOrder, policy);
         }
     }
 
     /// The state that it has reached since the last time: the greater one.
-    pub(super) fn take_reached(&self) -> Option<Reached> {
+    pub(super) fn take_reached(&self) -> Option<CacheProgress> {
         let reached = self.turns.as_ref()?.reached.swap(0, Relaxed);
-        match reached & Reached::InOrder as u8 != 0 && self.how() == How::Keep {
-            true => Some(Reached::InOrder),
-            false => (reached != 0).then_some(Reached::Far),
+        match reached & CacheProgress::InOrder as u8 != 0 && self.how() == ReadPath::Keep {
+            true => Some(CacheProgress::InOrder),
+            false => (reached != 0).then_some(CacheProgress::Far),
         }
     }
 
@@ -276,12 +280,12 @@ impl Way {
 
 impl Descriptor {
     /// How it is read now.
-    pub(super) fn how(&self) -> How {
+    pub(super) fn how(&self) -> ReadPath {
         self.way.how()
     }
 
     /// Bytes were read in this way; `was_there`: the page cache had them.
-    pub(super) fn was_read(&self, how: How, bytes: usize, was_there: bool) {
+    pub(super) fn was_read(&self, how: ReadPath, bytes: usize, was_there: bool) {
         if let Some(next) = self.way.after(how, bytes, was_there) {
             self.turn(next);
         }
@@ -309,12 +313,12 @@ impl Descriptor {
             .room()
             .is_some_and(|room| !room.brought(bytes as u64))
         {
-            self.turn(How::Take);
+            self.turn(ReadPath::Take);
         }
     }
 
     /// So many reads ahead are about to begin in this way. False: none may, for a moment.
-    pub(super) fn begin_ahead(&self, how: How, reads: usize) -> bool {
+    pub(super) fn begin_ahead(&self, how: ReadPath, reads: usize) -> bool {
         let Some(turns) = &self.way.turns else {
             return true;
         };
@@ -330,7 +334,7 @@ impl Descriptor {
     }
 
     /// So many are over, or were not begun.
-    pub(super) fn end_ahead(&self, how: How, reads: usize) {
+    pub(super) fn end_ahead(&self, how: ReadPath, reads: usize) {
         let Some(turns) = &self.way.turns else { return };
         if how.is_cached() && reads > 0 {
             turns.ahead.fetch_sub(reads as u32, Relaxed);
@@ -349,24 +353,30 @@ impl Descriptor {
 
     #[cold]
     #[inline(never)]
-    fn turn(&self, to: How) {
+    fn turn(&self, to: ReadPath) {
         let Some(turns) = &self.way.turns else { return };
         // Acquire pairs with the Release below.
         if turns.turning.swap(true, Acquire) {
             return;
         }
-        let drains = to == How::Past && turns.ahead.load(Relaxed) > 0;
+        let drains = to == ReadPath::Past && turns.ahead.load(Relaxed) > 0;
         turns.drains.store(drains, Relaxed);
         if drains {
             turns.turning.store(false, Release);
             return;
         }
-        let to = match to == How::Take && !self.can_take() {
+        let to = match to == ReadPath::Take && !self.can_take() {
             true => turns.past,
             false => to,
         };
         let now = self.way.how();
-        let flag = |how| if how == How::Past { libc::O_DIRECT } else { 0 };
+        let flag = |how| {
+            if how == ReadPath::Past {
+                libc::O_DIRECT
+            } else {
+                0
+            }
+        };
         let is_set = flag(to) == flag(now) || self.set_flags(flag(to)).is_ok();
         self.way.begin();
         if is_set {
@@ -417,7 +427,7 @@ mod tests {
 
     impl Turning {
         /// `None` where there is no table, or no direct reads.
-        fn new(how: How) -> Option<Self> {
+        fn new(how: ReadPath) -> Option<Self> {
             let program = std::env::current_exe().expect("a path");
             let file = File::open(program).expect("opened");
             let policy = Arc::new(ReadPolicy::new(Reads::Auto, &Budget::new(1), false));
@@ -427,8 +437,8 @@ mod tests {
                 println!("not on such a file system");
                 return None;
             }
-            let turns = Some(Turns::new(SIZE, How::Past));
-            opened.file.way = Way::new(how, Some(policy.clone()), turns);
+            let turns = Some(Turns::new(SIZE, ReadPath::Past));
+            opened.file.way = FileReadPath::new(how, Some(policy.clone()), turns);
             let file = opened.file;
             Some(Self { file, policy })
         }
@@ -438,7 +448,7 @@ mod tests {
         }
 
         /// How it is read after so many reads of a MiB.
-        fn after(&self, reads: u32, was_there: bool) -> How {
+        fn after(&self, reads: u32, was_there: bool) -> ReadPath {
             let how = self.file.how();
             (0..reads).for_each(|_| self.file.was_read(how, 1 << 20, was_there));
             self.file.how()
@@ -457,63 +467,63 @@ mod tests {
 
     #[test]
     fn a_file_stays_in_the_page_cache_while_there_is_room() {
-        let Some(turning) = Turning::new(How::Keep) else {
+        let Some(turning) = Turning::new(ReadPath::Keep) else {
             return;
         };
         turning.say(40 << 20);
-        assert_eq!(turning.after(39, false), How::Keep);
+        assert_eq!(turning.after(39, false), ReadPath::Keep);
         // Pages that were there take no room.
-        assert_eq!(turning.after(100, true), How::Keep);
-        assert_eq!(turning.after(1, false), How::Take);
+        assert_eq!(turning.after(100, true), ReadPath::Keep);
+        assert_eq!(turning.after(1, false), ReadPath::Take);
         assert!(!turning.is_direct());
     }
 
     #[test]
     fn missing_pages_are_read_past_the_cache_and_looked_for_again() {
-        let Some(turning) = Turning::new(How::Take) else {
+        let Some(turning) = Turning::new(ReadPath::Take) else {
             return;
         };
-        assert_eq!(turning.after(16, false), How::Past);
+        assert_eq!(turning.after(16, false), ReadPath::Past);
         assert!(turning.is_direct());
-        assert_eq!(turning.after(255, false), How::Past);
-        assert_eq!(turning.after(1, false), How::Take);
+        assert_eq!(turning.after(255, false), ReadPath::Past);
+        assert_eq!(turning.after(1, false), ReadPath::Take);
         assert!(!turning.is_direct());
         // Small reads count too.
         for _ in 0..LOOK_READS {
-            turning.file.was_read(How::Take, 4096, false);
+            turning.file.was_read(ReadPath::Take, 4096, false);
         }
-        assert_eq!(turning.file.how(), How::Past);
+        assert_eq!(turning.file.how(), ReadPath::Past);
     }
 
     #[test]
     fn reads_that_the_kernel_has_begun_come_from_the_page_cache() {
-        let Some(turning) = Turning::new(How::Take) else {
+        let Some(turning) = Turning::new(ReadPath::Take) else {
             return;
         };
-        assert!(turning.file.begin_ahead(How::Take, 3));
-        assert_eq!(turning.after(16, false), How::Take);
-        assert!(!turning.file.begin_ahead(How::Take, 1), "it drains");
-        turning.file.end_ahead(How::Take, 2);
+        assert!(turning.file.begin_ahead(ReadPath::Take, 3));
+        assert_eq!(turning.after(16, false), ReadPath::Take);
+        assert!(!turning.file.begin_ahead(ReadPath::Take, 1), "it drains");
+        turning.file.end_ahead(ReadPath::Take, 2);
         assert!(!turning.is_direct());
-        turning.file.end_ahead(How::Take, 1);
+        turning.file.end_ahead(ReadPath::Take, 1);
         assert!(turning.is_direct());
-        assert_eq!(turning.file.how(), How::Past);
+        assert_eq!(turning.file.how(), ReadPath::Past);
     }
 
     #[test]
     fn present_pages_are_taken_and_fitting_ones_are_kept() {
-        let Some(turning) = Turning::new(How::Take) else {
+        let Some(turning) = Turning::new(ReadPath::Take) else {
             return;
         };
         for _ in 0..10 {
-            assert_eq!(turning.after(1, true), How::Take);
+            assert_eq!(turning.after(1, true), ReadPath::Take);
             assert_eq!(
                 turning.after(3, false),
-                How::Take,
+                ReadPath::Take,
                 "an eighth and more was there"
             );
         }
         turning.say(SIZE as i64);
-        assert_eq!(turning.after(16, false), How::Keep);
+        assert_eq!(turning.after(16, false), ReadPath::Keep);
     }
 }

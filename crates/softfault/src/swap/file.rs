@@ -7,7 +7,7 @@ use super::packed::{self, Bounces, Packed, Plan};
 use super::plain::Plain;
 use super::trim::Trimmer;
 use super::write::Sheets;
-use crate::store::{Descriptor, How, Mode, Request, Ring, Rings, Source, Then, apart};
+use crate::store::{Descriptor, LastStep, Mode, ReadPath, Request, Ring, Rings, Source, apart};
 use crate::table;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -210,10 +210,10 @@ impl Disk {
         self.mode != Mode::Direct
     }
 
-    fn how(&self) -> How {
+    fn how(&self) -> ReadPath {
         match self.mode {
-            Mode::Direct => How::Past,
-            Mode::Buffered(_) => How::Drop,
+            Mode::Direct => ReadPath::Past,
+            Mode::Buffered(_) => ReadPath::Drop,
         }
     }
 
@@ -236,7 +236,13 @@ impl Disk {
         }
     }
 
-    fn request(&self, cookie: u64, plan: &Plan, buffer: *mut u8, then: Option<Then>) -> Request {
+    fn request(
+        &self,
+        cookie: u64,
+        plan: &Plan,
+        buffer: *mut u8,
+        then: Option<LastStep>,
+    ) -> Request {
         let range = plan.range();
         Request {
             cookie,
@@ -330,7 +336,7 @@ impl Store for SwapFile {
     }
 
     fn takes_apart(&self) -> bool {
-        self.disk.how() == How::Past && self.ring().is_some() && apart::ring().is_some()
+        self.disk.how() == ReadPath::Past && self.ring().is_some() && apart::ring().is_some()
     }
 
     unsafe fn submit_apart(&self, reads: &[Read]) -> usize {

@@ -26,7 +26,7 @@ const CHUNK: usize = 64;
 const TRIES: usize = 1000;
 
 /// Takes a chunk, and where in it the bytes are that are nowhere else.
-pub type Give<'a> = dyn FnMut(Range<usize>, &[Range<usize>]) -> Result<(), MmuError> + 'a;
+pub type HandOverFn<'a> = dyn FnMut(Range<usize>, &[Range<usize>]) -> Result<(), MmuError> + 'a;
 
 /// Why memory is still where it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub fn hand_over(
     space: &AddressSpace,
     range: Range<usize>,
     protect: bool,
-    give: &mut Give<'_>,
+    give: &mut HandOverFn<'_>,
 ) -> Result<(), (usize, NotHandedOver)> {
     let mut at = range.start;
     while at < range.end {
@@ -101,7 +101,7 @@ fn hand_over_chunk(
     anon: &Anonymous,
     chunk: &Range<usize>,
     protect: bool,
-    give: &mut Give<'_>,
+    give: &mut HandOverFn<'_>,
 ) -> Result<(), NotHandedOver> {
     let mut stopped = None;
     let given = space.hand_over(chunk, || {

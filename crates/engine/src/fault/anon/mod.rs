@@ -32,7 +32,7 @@ pub(super) mod install;
 mod run;
 mod vanished;
 
-pub use hand_over::{Give, NotHandedOver, hand_over};
+pub use hand_over::{HandOverFn, NotHandedOver, hand_over};
 
 /// Private memory of one address space.
 pub struct AnonVmOps(Arc<Anonymous>);

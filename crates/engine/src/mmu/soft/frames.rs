@@ -39,7 +39,7 @@ const KEPT: u32 = 2 * BATCH;
 
 /// The state of a frame.
 #[derive(Debug)]
-struct Note {
+struct FrameState {
     /// References, 1 and up; or [`FREE`] and the next free frame.
     word: AtomicU32,
     /// Of a leaf table: its lock, and how many of its entries are in use.
@@ -53,7 +53,7 @@ pub struct Frames {
     memory: NonNull<u8>,
     /// A note a frame. Written when the frame is first taken, atomics from
     /// then on.
-    notes: NonNull<Note>,
+    notes: NonNull<FrameState>,
     /// Frames, with the page of zeros. Immutable.
     count: u32,
     /// Frames behind them that have no notes: huge pages are made of them. Immutable.
@@ -78,15 +78,15 @@ unsafe impl Sync for Frames {}
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Shard(Mutex<Stock, { order::FRAME_SHARD }>);
+struct Shard(Mutex<FreeFrames, { order::FRAME_SHARD }>);
 
 #[derive(Debug)]
 #[repr(align(64))]
 struct Depot(Mutex<Chain, { order::FRAME_DEPOT }>);
 
-/// Frames for the taking.
+/// Free frames of a shard.
 #[derive(Debug, Default)]
-struct Stock {
+struct FreeFrames {
     free: Chain,
     /// Never used so far.
     fresh: Range<u32>,
@@ -199,7 +199,7 @@ impl Frames {
             unsafe { pages::unmap(notes, note_bytes(count)) };
             return None;
         };
-        let shard = |_| Shard(Mutex::ranked(Stock::default()));
+        let shard = |_| Shard(Mutex::ranked(FreeFrames::default()));
         let frames = Self {
             memory,
             notes: notes.cast(),
@@ -287,12 +287,12 @@ impl Frames {
     }
 
     #[inline]
-    fn take(&self, stock: &mut Stock) -> Option<u32> {
+    fn take(&self, stock: &mut FreeFrames) -> Option<u32> {
         stock.free.pop(self).or_else(|| self.take_more(stock))
     }
 
     /// The same where the shard has no free frame.
-    fn take_more(&self, stock: &mut Stock) -> Option<u32> {
+    fn take_more(&self, stock: &mut FreeFrames) -> Option<u32> {
         // Fresh ones that the shard has already come first: else the depot's lock
         // would be everybody's for as long as it is empty.
         if stock.fresh.is_empty() {
@@ -301,7 +301,7 @@ impl Frames {
         stock.free.pop(self).or_else(|| self.take_fresh(stock))
     }
 
-    fn take_fresh(&self, stock: &mut Stock) -> Option<u32> {
+    fn take_fresh(&self, stock: &mut FreeFrames) -> Option<u32> {
         if stock.fresh.is_empty() {
             // Relaxed: it only has to be another's each time.
             let more = |fresh: u32| {
@@ -316,7 +316,7 @@ impl Frames {
             stock.fresh = first..last;
         }
         let frame = stock.fresh.next()?;
-        let note = Note {
+        let note = FrameState {
             word: AtomicU32::new(1),
             leaf: Mutex::ranked(0),
         };
@@ -399,7 +399,7 @@ impl Frames {
         &self.note(frame).leaf
     }
 
-    fn note(&self, frame: u32) -> &Note {
+    fn note(&self, frame: u32) -> &FrameState {
         assert!(frame != ZEROS && frame < self.count, "no frame {frame}");
         // SAFETY: there is a note for each frame below `count`; it was written
         // before the number was first given out.
@@ -477,5 +477,5 @@ impl Drop for Frames {
 }
 
 fn note_bytes(frames: usize) -> usize {
-    (frames * size_of::<Note>()).next_multiple_of(PAGE_SIZE)
+    (frames * size_of::<FrameState>()).next_multiple_of(PAGE_SIZE)
 }

@@ -52,7 +52,7 @@ use cores::Cores;
 use frames::{Frames, SHARDS};
 use tables::{ENTRIES, NoFrame, Tables};
 pub use view::Core;
-pub(crate) use view::Way;
+pub(crate) use view::Direction;
 use windows::Windows;
 
 /// Memory of [`SoftMmu::new`], as address space.

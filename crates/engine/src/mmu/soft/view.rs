@@ -32,10 +32,10 @@ impl SoftMmu {
     }
 }
 
-/// Which way an access goes. The bytes are at the beginning of the core's
+/// Whether an access loads or stores. The bytes are at the beginning of the core's
 /// buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Load,
     Store,
 }
@@ -54,7 +54,7 @@ impl Core {
     /// Accesses bytes of one page by the core's buffered translation; `false` if
     /// there is none.
     #[inline]
-    pub(crate) fn hit(&mut self, place: TlbKey, bytes: usize, way: Way) -> bool {
+    pub(crate) fn hit(&mut self, place: TlbKey, bytes: usize, way: Direction) -> bool {
         let seat = self.seat.as_mut().expect("until dropped");
         let transfer = transfer(&mut self.buffer[..bytes], way);
         self.mmu.tables.hit(seat, &self.tlb, place, transfer)
@@ -66,7 +66,7 @@ impl Core {
         &mut self,
         place: TlbKey,
         bytes: usize,
-        way: Way,
+        way: Direction,
         window_addr: usize,
         may_write: bool,
     ) -> bool {
@@ -83,7 +83,7 @@ impl Core {
         &mut self,
         place: TlbKey,
         bytes: usize,
-        way: Way,
+        way: Direction,
         may_write: bool,
         walk: impl FnOnce() -> Option<u32>,
     ) -> bool {
@@ -93,10 +93,10 @@ impl Core {
     }
 }
 
-fn transfer(bytes: &mut [u8], way: Way) -> Transfer<'_> {
+fn transfer(bytes: &mut [u8], way: Direction) -> Transfer<'_> {
     match way {
-        Way::Load => Transfer::Load(bytes),
-        Way::Store => Transfer::Store(bytes),
+        Direction::Load => Transfer::Load(bytes),
+        Direction::Store => Transfer::Store(bytes),
     }
 }
 

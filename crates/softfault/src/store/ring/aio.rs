@@ -11,7 +11,7 @@ use super::super::errno;
 use super::super::refusals::Refusals;
 use super::deadline::timespec;
 use super::idle;
-use super::queue::{BATCH, Done, RingEntry, Through, pause};
+use super::queue::{BATCH, Done, FileHandle, RingEntry, pause};
 
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;
@@ -61,14 +61,14 @@ const MAGIC: u32 = 0xa10a_10a1;
 
 /// The request of a submission; the kernel copies it in the call.
 #[derive(Debug)]
-struct Sheet {
+struct RequestBuffer {
     entries: Box<[Iocb]>,
     /// Points at the entries of one submission, in order.
     list: Box<[*mut Iocb]>,
 }
 
 // SAFETY: the pointers are of the sheet's own entries, and written anew each time.
-unsafe impl Send for Sheet {}
+unsafe impl Send for RequestBuffer {}
 
 #[derive(Debug)]
 pub(super) struct Aio {
@@ -78,7 +78,7 @@ pub(super) struct Aio {
     process: u32,
     /// Immutable. `IOCB_CMD_`: the operation of all of its requests.
     opcode: u16,
-    submitting: Mutex<Sheet>,
+    submitting: Mutex<RequestBuffer>,
 }
 
 impl Aio {
@@ -97,7 +97,7 @@ impl Aio {
             Some(context) => context,
             None => set_up(entries)?,
         };
-        let sheet = Sheet {
+        let sheet = RequestBuffer {
             entries: vec![Iocb::default(); entries].into_boxed_slice(),
             list: vec![std::ptr::null_mut(); entries].into_boxed_slice(),
         };
@@ -111,7 +111,7 @@ impl Aio {
 
     pub(super) fn submit(
         &self,
-        through: Through<'_>,
+        through: FileHandle<'_>,
         count: usize,
         entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
@@ -146,11 +146,11 @@ impl Aio {
             // reads' until their completion.
             let answer = unsafe {
                 match through {
-                    Through::Number(..) => {
+                    FileHandle::Number(..) => {
                         let answer = libc::syscall(libc::SYS_io_submit, context, left, list);
                         errno::check_long(answer).map(|taken| taken as usize)
                     }
-                    Through::Table(guarded, _) => {
+                    FileHandle::Table(guarded, _) => {
                         let args = [context as usize, left, list as usize, 0, 0, 0];
                         guarded.run(libc::SYS_io_submit, args)
                     }

@@ -99,7 +99,7 @@ use self::table::ReadTable;
 
 pub(crate) use self::on_demand::{Make, RingsOnDemand};
 pub(crate) use self::table::Request;
-pub(crate) use self::then::{Finish, Then};
+pub(crate) use self::then::{Finish, LastStep};
 pub(crate) use self::writes::{MOST_RUNS, Run, WriteQueue};
 
 /// Reads in flight in one ring.

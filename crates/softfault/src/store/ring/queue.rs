@@ -16,7 +16,7 @@ pub(super) const PAUSE_NS: u64 = 1_000_000;
 
 /// How the kernel finds the file that is read.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Through<'a> {
+pub(super) enum FileHandle<'a> {
     /// By this number of the calling thread's table, which may mean anything by now: by a pipe
     /// or a userfaultfd a call would wait for bytes that never come. So nothing is waited for, and
     /// a read that would wait is refused (EAGAIN). The second are more flags.
@@ -25,7 +25,7 @@ pub(super) enum Through<'a> {
     Table(&'a Guarded, i32),
 }
 
-impl Through<'_> {
+impl FileHandle<'_> {
     pub(super) fn fd(self) -> RawFd {
         match self {
             Self::Number(fd, _) => fd,
@@ -99,7 +99,7 @@ impl Queue {
     /// has a slot for each.
     pub(super) fn submit(
         &self,
-        through: Through<'_>,
+        through: FileHandle<'_>,
         count: usize,
         entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
@@ -199,7 +199,7 @@ mod tests {
                     buffer: page.as_mut_ptr(),
                     bytes: page.len(),
                 };
-                let through = Through::Number(file.as_raw_fd(), 0);
+                let through = FileHandle::Number(file.as_raw_fd(), 0);
                 if queue.submit(through, 1, |_| entry) == 0 {
                     continue;
                 }

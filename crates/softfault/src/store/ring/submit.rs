@@ -1,7 +1,7 @@
 //! Submitting: a slot for each read, then one system call, then a check of the file that it read from.
 
 use super::Ring;
-use super::queue::{RingEntry, Through};
+use super::queue::{FileHandle, RingEntry};
 use super::table::Request;
 
 /// Reads of one system call at most: the fault handler's stack has room for their slots.
@@ -69,7 +69,7 @@ impl Ring {
             return 0;
         };
         let submission = self.table.lock().submits(slots);
-        let through = Through::Number(number.fd(), first.how.flags());
+        let through = FileHandle::Number(number.fd(), first.how.flags());
         let started = self.queue.submit(through, slots.len(), entry);
         // SAFETY: as above.
         let is_still = unsafe { source.is_still(number) };
@@ -99,9 +99,9 @@ impl Ring {
             _ => first.how.flags(),
         };
         let through = match first.source.is_none() {
-            true => Some(Through::Number(0, 0)),
+            true => Some(FileHandle::Number(0, 0)),
             // SAFETY: a store outlives its reads.
-            false => unsafe { first.source.guarded() }.map(|file| Through::Table(file, flags)),
+            false => unsafe { first.source.guarded() }.map(|file| FileHandle::Table(file, flags)),
         };
         through.map_or(0, |through| self.queue.submit(through, count, entry))
     }

@@ -7,8 +7,8 @@ use softfault_engine::store::StoreError;
 
 use super::super::descriptor::Source;
 use super::super::read::{Step, after};
-use super::super::way::How;
-use super::then::Then;
+use super::super::way::ReadPath;
+use super::then::LastStep;
 
 /// Answers of which nothing is to be concluded about the file: the submitter exited, there was
 /// no memory, it could not be read without waiting.
@@ -27,11 +27,11 @@ pub(crate) struct Request {
     pub(crate) buffer: *mut u8,
     pub(crate) bytes: usize,
     /// How the file is read.
-    pub(crate) how: How,
+    pub(crate) how: ReadPath,
     /// Fewer bytes than asked for are an error.
     pub(crate) whole: bool,
     /// The work that is left for the bytes that arrived.
-    pub(crate) then: Option<Then>,
+    pub(crate) then: Option<LastStep>,
 }
 
 // SAFETY: the buffer belongs to the read, wherever that is completed.
@@ -106,7 +106,7 @@ impl ReadTable {
             offset: 0,
             buffer: std::ptr::null_mut(),
             bytes: 0,
-            how: How::Past,
+            how: ReadPath::Past,
             whole: false,
             then: None,
         };
@@ -368,7 +368,7 @@ mod tests {
             offset: 40960,
             buffer,
             bytes: 16384,
-            how: How::Past,
+            how: ReadPath::Past,
             whole: false,
             then: None,
         }

@@ -2,7 +2,7 @@
 //! that ends by its limit instead of by a wake-up fails its test.
 
 use super::super::descriptor::{Descriptor, Source};
-use super::super::way::How;
+use super::super::way::ReadPath;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
@@ -38,7 +38,7 @@ fn request(cookie: u64) -> Request {
         offset: 0,
         buffer,
         bytes: PAGE_SIZE,
-        how: How::Past,
+        how: ReadPath::Past,
         whole: false,
         then: None,
     }
@@ -337,7 +337,7 @@ fn start_cached<const N: usize>(
     let started = ring.submit(N, |i| Request {
         source: Source::of(file),
         buffer: buffer.wrapping_add(i * PAGE_SIZE),
-        how: How::Keep,
+        how: ReadPath::Keep,
         ..request(cookies[i])
     });
     assert_eq!(started, N);

@@ -13,12 +13,12 @@ pub(crate) trait Finish: Sync {
 
 /// The last step of one read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Then {
+pub(crate) struct LastStep {
     finish: NonNull<dyn Finish>,
     number: u32,
 }
 
-impl Then {
+impl LastStep {
     /// `finish` has to live until the read is over.
     pub(crate) fn new(finish: &(impl Finish + 'static), number: u32) -> Self {
         let finish: &dyn Finish = finish;

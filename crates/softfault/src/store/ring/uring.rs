@@ -11,7 +11,7 @@ use io_uring::types::{Fd, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use softfault_engine::lock::Mutex;
 
-use super::queue::{BATCH, Done, RingEntry, Through, pause};
+use super::queue::{BATCH, Done, FileHandle, RingEntry, pause};
 use crate::table::Working;
 
 /// How often in a row the kernel may refuse pushed entries: about a second, as each refusal is followed
@@ -79,7 +79,7 @@ impl Uring {
 
     pub(super) fn submit(
         &self,
-        through: Through<'_>,
+        through: FileHandle<'_>,
         count: usize,
         entry: impl Fn(usize) -> RingEntry,
     ) -> usize {
@@ -89,7 +89,7 @@ impl Uring {
         }
         // A ring that the kernel would not let into the table is entered here, where the
         // file's number in the table is another file's.
-        if matches!(through, Through::Table(..)) && !self.descriptor.is_guarded() {
+        if matches!(through, FileHandle::Table(..)) && !self.descriptor.is_guarded() {
             return 0;
         }
         {
@@ -113,9 +113,9 @@ impl Uring {
         }
         let left = hand_over(count, |left| {
             let taken = match through {
-                Through::Number(..) => self.enter(left as u32, 0, 0, 0),
+                FileHandle::Number(..) => self.enter(left as u32, 0, 0, 0),
                 // SAFETY: numbers only.
-                Through::Table(..) => unsafe {
+                FileHandle::Table(..) => unsafe {
                     let args = |ring| [ring as usize, left, 0, 0, 0, 0];
                     self.descriptor.run(libc::SYS_io_uring_enter, args)
                 },
@@ -235,7 +235,7 @@ mod tests {
             buffer: page.as_mut_ptr(),
             bytes: page.len(),
         };
-        let submit = |ring: &Uring| ring.submit(Through::Table(&file, 0), 1, |_| entry);
+        let submit = |ring: &Uring| ring.submit(FileHandle::Table(&file, 0), 1, |_| entry);
         let collect = |ring: &Uring| ring.collect(&mut [Done::NONE; BATCH], 20_000_000_000);
         assert_eq!((submit(&ring), collect(&ring)), (1, 1));
         let number = Working::unguarded(ring.ring.as_raw_fd()).expect("a ring");

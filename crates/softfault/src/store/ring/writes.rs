@@ -1,7 +1,7 @@
 //! Writes of many runs at a time, waited for together.
 
 use super::aio::Aio;
-use super::queue::{BATCH, Done, RingEntry, Through};
+use super::queue::{BATCH, Done, FileHandle, RingEntry};
 use crate::table::Guarded;
 
 /// Runs of one call at most.
@@ -49,7 +49,7 @@ impl WriteQueue {
                 bytes: len,
             }
         };
-        let started = self.0.submit(Through::Table(file, 0), count, entry);
+        let started = self.0.submit(FileHandle::Table(file, 0), count, entry);
         let mut left = started;
         let mut done = [Done::NONE; BATCH];
         while left > 0 {

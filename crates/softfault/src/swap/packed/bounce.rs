@@ -5,7 +5,7 @@
 //! it until somebody reaps them.
 
 use super::plan::{MOST_PAGES, Plan};
-use crate::store::{Finish, Then};
+use crate::store::{Finish, LastStep};
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
@@ -91,12 +91,12 @@ impl Bounces {
     }
 
     /// The work to do when the read is over.
-    pub(in super::super) fn then(&self, ahead: Ahead) -> Then {
-        Then::new(self, ahead.0)
+    pub(in super::super) fn then(&self, ahead: Ahead) -> LastStep {
+        LastStep::new(self, ahead.0)
     }
 
     /// Gives the buffer of a read back that was not begun.
-    pub(in super::super) fn take_back(&self, then: Option<Then>) {
+    pub(in super::super) fn take_back(&self, then: Option<LastStep>) {
         if let Some(then) = then {
             self.give_up(Ahead(then.number()));
         }
