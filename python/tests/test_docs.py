@@ -34,7 +34,7 @@ def stubs():
     return ast.parse((PACKAGE / "__init__.pyi").read_text())
 
 
-def test_stubs_name_what_there_is():
+def test_stubs_name_all_public_names():
     seen = set()
     for node in stubs().body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -55,7 +55,7 @@ def test_stubs_name_what_there_is():
     assert public <= declared, f"not in the stubs: {public - declared}"
 
 
-def test_all_that_is_public_says_what_it_does():
+def test_all_public_names_have_a_docstring():
     for name in softfault.__all__:
         assert inspect.getdoc(getattr(softfault, name)), name
     for name, member in vars(softfault.mmap).items():

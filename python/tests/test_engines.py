@@ -66,14 +66,14 @@ def test_budgets_change(path):
         ({"color": "red"}, TypeError),
     ],
 )
-def test_what_cannot_be(options, error):
+def test_options_that_are_refused(options, error):
     with pytest.raises(error):
         softfault.Engine(**options)
     with pytest.raises(TypeError):
         softfault.mmap(-1, 4096, flags=mmap.MAP_PRIVATE, engine=3)
 
 
-def test_the_default_engine_is_what_the_environment_says(tmp_path):
+def test_the_default_engine_follows_the_environment(tmp_path):
     code = "import softfault; s = softfault.stats(); print(s['memory_bytes'], s['swap_slots_total'])"
     said = run(code, SOFTFAULT_MEMORY="24M", SOFTFAULT_SWAP=f"{tmp_path}:64M").stdout.split()
     assert said == [str(24 << 20), str(16384)]

@@ -196,7 +196,7 @@ def test_a_map_of_a_map_s_own_bytes(tmp_path):
             assert m[:] == expected
 
 
-def test_what_a_file_has_no_more_is_an_exception(tmp_path, engine):
+def test_a_page_past_the_new_end_of_a_file_is_an_exception(tmp_path, engine):
     file = tmp_path / "file"
     file.write_bytes(b"x" * (2 << 20))
     with open(file, "r+b") as opened, engine.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as m:
@@ -304,7 +304,7 @@ def test_populate_tells_how_far_it_is(cold):
     assert [done for done, _ in told] == sorted({done for done, _ in told}) and len(told) > 1
 
 
-def test_what_the_kernel_alone_can_map(engine):
+def test_maps_of_the_kernel_alone(engine):
     before = engine.stats()["kernel_other_maps"]
     with open("/dev/zero", "r+b", buffering=0) as device:
         with engine.mmap(device.fileno(), 4096, flags=mmap.MAP_PRIVATE) as m:

@@ -123,7 +123,7 @@ with served():
     assert done.stderr == "", "no fault of ours is reported"
 
 
-def test_faulthandler_reports_what_is_not_ours(path):
+def test_faulthandler_reports_faults_that_are_not_ours(path):
     code = CHECKS + """
 with served():
     rows = opened()

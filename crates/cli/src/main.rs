@@ -54,7 +54,7 @@ enum Command {
     Sum(sum::SumArgs),
     /// Run a program under a memory budget: softfault serves its large file mappings
     Run(Box<run::RunArgs>),
-    /// Check what softfault needs on this machine: the cost of each missing feature, and the command that enables it
+    /// Check this machine for the features that softfault needs: the cost of each missing feature, and the command that enables it
     Doctor(doctor::DoctorArgs),
     /// Write the manual pages, one for each command
     Man(man::ManArgs),

@@ -130,7 +130,7 @@ fn summary(stats: &Stats, bytes: usize, time: Duration) -> String {
     ];
     let kernel = stats.kernel;
     if kernel.shown + kernel.small_maps > 0 {
-        parts.push("the kernel served what the page cache had".to_owned());
+        parts.push("the kernel served the pages in its page cache".to_owned());
     }
     parts.push(format!("{} faults", stats.faults));
     if stats.readahead_pages > 0 {

@@ -62,7 +62,7 @@ const STOPS: &[Stop] = &[
     },
     Stop {
         workload: Workload::Random,
-        say: "32 threads touch random pages: pread is what the device can give",
+        say: "32 threads touch random pages: pread is the most that the device can give",
         on: "kernel,kernel-random,pread,softfault",
         patterns: &[],
         threads: 32,
@@ -83,7 +83,7 @@ const STOPS: &[Stop] = &[
     },
     Stop {
         workload: Workload::Anon,
-        say: "8 threads read and write anonymous memory as large as the file: what does not fit is swapped",
+        say: "8 threads read and write anonymous memory as large as the file: pages that do not fit are swapped",
         on: "kernel,softfault",
         patterns: &["zipf"],
         threads: 8,
@@ -99,7 +99,7 @@ const STOPS: &[Stop] = &[
     Stop {
         workload: Workload::Thrash,
         say: "the same over holes, which is no race: a hole costs softfault no memory, so it pages nothing; the kernel's \
-              rows are what reclaim in a cgroup can cost",
+              rows show the possible cost of reclaim in a cgroup",
         on: "kernel,softfault",
         patterns: &["holes"],
         threads: 100,
@@ -151,7 +151,7 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     }
     let mut text = format!(
         "{}ratio: times the speed of the first of its kind; read: from the disk; given up: not done\n\
-         after {} s (anon later, since it is populated first) and killed, its figures those of what it had done.\n\
+         after {} s (anon later, since it is populated first) and killed, its figures those of the part done.\n\
          thrash: the rounds of all threads together, most of which a few may have had: the table below it tells.\n",
         table::short(&rows),
         // As it is typed, without the rest of a product of fractions.

@@ -1,5 +1,5 @@
 //! Every mutation still applies to the source, and names tests that exist.
-//! That they reject it is what `cargo run -p softfault-mutate` shows.
+//! `cargo run -p softfault-mutate` shows that they reject it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -26,7 +26,7 @@ fn part(len: usize, drawn: &mut Drawn) -> std::ops::Range<usize> {
     start..start + drawn.below((len - start).min(MIB))
 }
 
-/// What can be told by reading: everything that is safe, at random, beside writes.
+/// Compares all that reads can tell: everything that is safe, at random, beside writes.
 fn play(engine: &AnyEngine, mut ours: Box<dyn Side>, mut kernel: Box<dyn Side>, seed: u64) {
     let mut drawn = Drawn(seed);
     for round in 0..60 {

@@ -81,7 +81,7 @@ fn a_part_is_the_programs_own_and_stays_when_the_map_goes() {
     }
     check(start, 0..gone.start, 0);
     check(start, gone.end..PAGES, 0);
-    // What is evicted of the map takes nothing of the program's along.
+    // An eviction of pages of the map takes nothing of the program's along.
     write(start, given.clone(), 1);
     for version in 2..4 {
         write(start, 0..given.start, version);

@@ -73,7 +73,7 @@ fn touch(page: *const u8) {
     unsafe { page.read_volatile() };
 }
 
-/// What was in force before a reporter.
+/// The handlers that were in force before a reporter.
 static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static REPORTED: AtomicUsize = AtomicUsize::new(0);
 

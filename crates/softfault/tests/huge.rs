@@ -142,7 +142,7 @@ fn pages_cut_off_are_gone_and_come_back_as_zeros() {
         assert_eq!(memory.resident_bytes().unwrap(), 2 * PAGE as u64);
         memory.truncate(4 * PAGE as u64).unwrap();
         assert_eq!((touch(&map, PAGE), touch(&map, 3 * PAGE)), (7, 0));
-        // What has become longer can be mapped.
+        // A memory that has become longer can be mapped in full.
         memory.truncate(6 * PAGE as u64).unwrap();
         let longer = unreserved(&memory);
         assert_eq!(longer.len(), 6 * PAGE);

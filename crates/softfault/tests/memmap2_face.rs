@@ -209,7 +209,7 @@ macro_rules! face {
                 let folder = File::open("/").unwrap();
                 let null = File::open("/dev/null").unwrap();
                 let place = crate::files::path("write-only");
-                std::fs::write(&place, "what cannot be read").unwrap();
+                std::fs::write(&place, "a file that cannot be read").unwrap();
                 let writable = File::options().write(true).open(&place).unwrap();
                 std::fs::remove_file(&place).unwrap();
                 [any(&folder), any(&writable)]

@@ -57,7 +57,7 @@ fn half_of_the_budget_can_be_locked_and_is_given_back() {
     for _ in 0..3 {
         let error = large.lock().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
-        // What fitted was let go again.
+        // Pages that fitted were unlocked again.
         let maps: Vec<_> = (0..3)
             .map(|_| engine.map_anon(LEAST_MEMORY / 8).unwrap())
             .collect();

@@ -52,7 +52,7 @@ impl World for Softfault {
         let offset = self.offsets[&map] + at;
         let map = &self.maps[&map];
         let range = at as usize..at as usize + bytes.len();
-        // What a touch would raise SIGBUS for is an error of a pin.
+        // Bytes at which a touch would raise SIGBUS are an error of a pin.
         match map.pin(range.clone()) {
             Ok(pinned) if bytes.len() > 512 => bytes.copy_from_slice(&pinned),
             Ok(_) => {

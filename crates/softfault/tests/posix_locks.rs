@@ -141,7 +141,7 @@ fn a_lock_from_after_the_map_is_kept() {
     drop(engine);
     assert!(is_held(probe), "an engine goes");
     set(file.as_raw_fd(), libc::F_UNLCK);
-    // What was kept is closed when somebody looks.
+    // A kept descriptor is closed when somebody looks.
     let engine = self::engine();
     drop(touched(&engine, &files::made_file("other", 4096)));
     let began = std::time::Instant::now();

@@ -94,7 +94,7 @@ fn without_leave_to_move_it_stays_where_it_is() {
         assert_eq!((map.as_ptr(), map.len()), (start, MIB));
         map.remap(MIB / 2, RemapOptions::new()).unwrap();
         assert_eq!(map.resident_bytes(), MIB / 2);
-        // What was cut off is zeros when it comes back.
+        // A range that was cut off is zeros when it comes back.
         map.remap(MIB, RemapOptions::new()).unwrap();
         assert_eq!(map.as_ptr(), start);
         assert!(map[..MIB / 2].iter().all(|&byte| byte == 5));

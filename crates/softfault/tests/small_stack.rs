@@ -13,9 +13,9 @@ use softfault::{Advice, AsyncReads, Engine, Mmap};
 use stacks::{Stack, on_stack};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
-/// What `faults/handler.rs` promises: bytes on top of the kernel's frame.
+/// The promise of `faults/handler.rs`: bytes on top of the kernel's frame.
 const HANDLER_STACK: usize = 3072;
-/// What a fault needs that neither reads ahead nor evicts, and the handler of the test that touches.
+/// The stack of a fault that neither reads ahead nor evicts, and of the handler of the test that touches.
 const ONE_MISS: usize = 2048;
 /// The least stack that POSIX threads have here.
 const SMALL: usize = 16 << 10;
@@ -205,7 +205,7 @@ fn touch_on_alternate_stack(bytes: usize, map: &Mmap, offsets: &[usize]) -> usiz
     stack.used()
 }
 
-/// What Rust's standard library installs in each of its threads.
+/// The size of the alternate stack that Rust's standard library installs in each of its threads.
 fn size_of_std() -> usize {
     // SAFETY: only asks.
     let least = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;

@@ -103,7 +103,7 @@ fn many_threads_write_read_and_discard() {
                         let first = thread * EACH + round * 31;
                         pages.write(file, first, &[round as u64; 100]).unwrap();
                         pages.check(file, first + 50, &[round as u64; 50]);
-                        // What the last round left stays beside it.
+                        // Pages of the last round stay beside it.
                         if round > 1 {
                             pages.check(file, first - 31, &[round as u64 - 1; 31]);
                         }
@@ -198,7 +198,7 @@ fn space_that_nobody_has_goes_back_to_the_disk() {
         let taken = file.bytes_on_disk();
         assert!(taken >= 12_000 * PAGE as u64 / 4, "{taken}");
         discard(&file, 0..6000);
-        // What others have stays.
+        // Others' pages stay.
         pages.check(&file, 6000, &[4; 1000]);
         discard(&file, 6000..7500);
         (7500..12_000).for_each(|slot| discard(&file, slot..slot + 1));

@@ -25,7 +25,7 @@ fn throw_away(map: &MmapMut, pages: Range<usize>) {
 /// Where a page is looked at: not where it is written to.
 const LOOK: usize = 8;
 
-/// What the file had there from the first on.
+/// The file's first byte there.
 fn was(page: usize) -> u8 {
     word_of((page * PAGE + LOOK) / 8).to_le_bytes()[0]
 }
@@ -114,7 +114,7 @@ fn evicted_pages_may_be_gone() {
     map.flush().unwrap();
     let content = scratch.content();
     assert!((0..PAGES).all(|page| content[page * PAGE + LOOK] == was(page)));
-    // What was not thrown away has been written.
+    // Pages that were not thrown away have been written.
     let kept = (0..PAGES).filter(|page| page % 96 >= 48);
     assert!(kept.clone().all(|page| content[page * PAGE] == 77));
 }

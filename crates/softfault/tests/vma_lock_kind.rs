@@ -75,7 +75,7 @@ fn the_first_engine_chooses_the_locks() {
             );
         }
     }
-    // What was refused has changed nothing.
+    // A refused engine has changed nothing.
     use_it(&engine);
     // The kind outlives its engines.
     drop(engine);

@@ -184,7 +184,7 @@ fn a_map_of_a_terabyte_costs_next_to_nothing() {
     }
     let file = sparse_file("terabyte", 1 << 40);
     let engine = engine(16);
-    // What the first map of a process costs is not this file's.
+    // The memory that the first map of a process costs is not this file's.
     check_all(&map(&engine, &made_file("warm-up", 1 << 20)));
     let (memory, charged) = (memory_kib(), engine.stats().resident_bytes);
     let map = map(&engine, &file);

@@ -106,7 +106,7 @@ fn neighbours_stay_as_others_have_written_them() {
     assert_eq!(byte(&map, 21 * PAGE), 9, "once it is read again");
 }
 
-/// What cannot be had under the budget is the kernel's, or its error.
+/// A map that cannot be had under the budget is the kernel's, or its error.
 #[test]
 fn maps_that_the_engine_cannot_serve_are_the_kernels() {
     let scratch = Scratch::new("kernels", 512 * PAGE);
@@ -196,7 +196,7 @@ fn system_calls_get_pages_that_they_can_write_to() {
     let from = Scratch::new("from", 0);
     std::fs::write(&from.0, &source).unwrap();
     let mut reader = File::open(&from.0).unwrap();
-    // What is there, and protected, too.
+    // Pages that are there, and protected, too.
     let _ = byte(&map, 40 * PAGE);
     assert_eq!(
         map.read_from(33 * PAGE + 7.., &mut reader).unwrap(),
@@ -481,7 +481,7 @@ fn a_touch_past_the_end_does_not_make_a_file_longer() {
     });
 }
 
-/// What was written past where a file was to be cut is there if it could not be cut.
+/// Writes past the place where a file was to be cut are there if it could not be cut.
 #[test]
 fn a_file_that_cannot_become_shorter_keeps_its_writes() {
     let scratch = Scratch::new("uncut", 64 * PAGE);

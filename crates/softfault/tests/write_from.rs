@@ -175,7 +175,7 @@ fn a_map_and_its_file_become_longer_and_shorter() {
                 assert_eq!(byte(&map, len - 1), 8, "{len}");
             }
         }
-        // What was cut off is not there again.
+        // A range that was cut off is not there again.
         map.set_len(&file, 2 * PAGE).unwrap();
         assert!(map[100..].iter().all(|&byte| byte == 0));
         map.flush().unwrap();
@@ -306,7 +306,7 @@ fn a_file_that_has_outgrown_an_idle_window_is_mapped_again() {
     assert_eq!((seen.len(), byte(&seen, (200 << 20) - 1)), (600 << 20, 6));
 }
 
-/// What there is room for is written, and the rest is an error.
+/// The pages that there is room for are written, and the rest is an error.
 #[test]
 fn a_disk_that_fills_in_the_middle_is_an_error_of_the_call() {
     small_disk::with_file("w-from-full", |file| {

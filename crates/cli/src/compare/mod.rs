@@ -172,7 +172,7 @@ fn text(cases: &Cases, no_waits: bool) -> String {
         .map(|group| group.mark())
         .collect();
     let meanings = [
-        ('+', "given up: what the run had done when it was killed"),
+        ('+', "given up: the work done before the run was killed"),
         ('!', "some runs failed, and are left out"),
     ];
     let mut first = "\n";

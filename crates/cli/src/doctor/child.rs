@@ -24,7 +24,7 @@ pub fn try_in_child(run: impl FnOnce() -> Tried) -> Tried {
 
 fn killed(signal: i32) -> Tried {
     let mend = match signal {
-        libc::SIGSYS => machine::open_call("what it tries"),
+        libc::SIGSYS => machine::open_call("the call that it tries"),
         _ => "report it as a bug of softfault, with this table".to_owned(),
     };
     Tried::missing(

@@ -91,14 +91,14 @@ pub const BATCHED_FLUSH: Check = Check {
 /// before and after.
 pub const PAGE_TABLE_FREEING: Check = Check {
     name: "page-table-freeing",
-    costs: "page tables of what was evicted stay until unmap, up to 2 MiB for each GiB of address space touched",
+    costs: "page tables of evicted pages stay until unmap, up to 2 MiB for each GiB of address space touched",
     run: |_| match zap_tables() {
         Ok((tables, 0)) => Tried::slower(
             format!("{tables} KiB of tables stayed when all they mapped was zapped"),
             mend_tables(),
         ),
         Ok((tables, gone)) => Tried::ok(format!(
-            "{gone} of {tables} KiB of tables went with what they mapped"
+            "{gone} of {tables} KiB of tables went with the pages that they mapped"
         )),
         Err(e) => Tried::slower(
             format!("could not be tried: {e}"),

@@ -30,7 +30,7 @@ fn look(place: &Place) -> Tried {
     let found = format!("{name} in {}: {free} free", place.dir.display());
     match file.is_direct() {
         _ if ["tmpfs", "ramfs"].contains(&name.as_str()) => {
-            Tried::slower(found, ELSEWHERE).costing("what is swapped there stays in memory")
+            Tried::slower(found, ELSEWHERE).costing("pages swapped there stay in memory")
         }
         true => Tried::ok(found + ", direct reads and writes"),
         false => Tried::slower(found + ", through the page cache", ELSEWHERE)

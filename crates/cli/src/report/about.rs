@@ -5,12 +5,12 @@ const ABOUT: &[(&str, &str)] = &[
     (
         "sparse",
         "A small part of a file's pages is touched, each once, in one of several orders. Read-ahead has to \
-         guess what comes next, and every wrong guess is read from the disk.",
+         guess the next page, and every wrong guess is read from the disk.",
     ),
     (
         "random",
         "Threads touch uniformly random pages of one file for a fixed time. pread with O_DIRECT, by as many \
-         threads, is what the device can give.",
+         threads, is the most that the device can give.",
     ),
     (
         "many",
@@ -26,13 +26,13 @@ const ABOUT: &[(&str, &str)] = &[
         "thrash",
         "Each thread maps a file of its own, touches every page and unmaps it, again and again; together \
          the files are larger than the memory. Of holes softfault pages nothing, since a hole costs it no memory: \
-         those rows are no race, but what reclaim costs the kernel. pread-cached reads into a cache of the \
+         those rows are no race, but the cost of reclaim to the kernel. pread-cached reads into a cache of the \
          budget's size.",
     ),
     (
         "warm-start",
         "A program's start: threads map, fault and read many files of mixed size while memory is short, and \
-         one of them has high priority. Whoever waits for a lock waits for those who hold it.",
+         one of them has high priority. A thread that waits for a lock waits for its holders.",
     ),
     (
         "pft",
@@ -47,14 +47,14 @@ const ABOUT: &[(&str, &str)] = &[
     ("spf", "Many threads map and touch small ranges in a loop."),
     (
         "anon",
-        "Threads read and write 8 bytes at random places of anonymous memory four times the budget: what has no \
-         room goes to swap. direct is a page read or written on the disk for every access; LRU is what an exact \
+        "Threads read and write 8 bytes at random places of anonymous memory four times the budget: pages without \
+         room go to swap. direct is a page read or written on the disk for every access; LRU is the share that an exact \
          LRU of the budget's size would have found in memory over the same accesses.",
     ),
     (
         "swap-retry",
-        "Background threads touch pages that are in swap, while one thread maps and unmaps and one forks: what a \
-         fault that comes back from waiting for swap costs whoever needs mmap_lock.",
+        "Background threads touch pages that are in swap, while one thread maps and unmaps and one forks: the \
+         cost, to threads that need mmap_lock, of a fault that comes back from waiting for swap.",
     ),
     (
         "snapshot",

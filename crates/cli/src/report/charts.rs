@@ -168,8 +168,8 @@ impl<'a> Section<'a> {
 
     /// The share that was found in memory, and the share that an exact LRU would have found.
     fn in_memory(&self) -> Chart<'a> {
-        let caption = "percent of the accesses that needed no I/O; more is better. The table has what an exact \
-                       LRU of the same memory would have found";
+        let caption = "percent of the accesses that needed no I/O; more is better. The table has the share that an \
+                       exact LRU of the same memory would have found";
         let figure = |row: &Row| row.hit_rate.map(|rate| 100.0 * rate);
         let text = |group: &Group, value: f64| match group.median(|row| row.lru_hit_rate) {
             Some(lru) => format!("{value:.1} %, LRU {:.1} %", 100.0 * lru),

@@ -49,7 +49,7 @@ pub fn matrix(groups: &[&Group], engines: &Engines) -> Option<Markup> {
     Some(html! {
         figure.card.wide {
             figcaption {
-                strong { "Read for a byte used, by what counts as a hit" }
+                strong { "Read for a byte used, by the rule for a hit" }
                 span.caption {
                     "bytes read from the disk for each byte of the pages touched; less is better · \
                      colour in factors, log scale"

@@ -31,7 +31,7 @@ pub fn page(rows: &[Row], about: &About) -> String {
                     p.project { "softfault lab" }
                     h1 { (about.title) }
                     p.lead {
-                        "Page faults under a memory budget: what the same work costs on each engine. " (rows.len()) " runs"
+                        "Page faults under a memory budget: the cost of the same work on each engine. " (rows.len()) " runs"
                         @if groups.iter().any(|group| group.runs.len() > 1) {
                             ", medians; the thin line on a bar spans the runs"
                         }

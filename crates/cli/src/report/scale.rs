@@ -111,7 +111,7 @@ impl Scale {
             true => Some(2f64.powf((self.high / 3.5).log2().ceil())),
             false => nice.into_iter().find(|step| *step >= rough * 0.999),
         };
-        let step = step.expect("ten times a decade is more than what it is the decade of");
+        let step = step.expect("ten times a decade is more than any value of that decade");
         let ticks = (0..=4).map(|n| f64::from(n) * step);
         ticks.filter(|tick| *tick <= self.high * 1.0001).collect()
     }

@@ -112,7 +112,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     if variables::said(variables::FAULTS).is_some_and(|how| how == "messages")
         && let Some((found, mend)) = doctor::no_messages()
     {
-        let why = format_args!("--faults messages: {found} (what allows them: {mend})");
+        let why = format_args!("--faults messages: {found} (to allow them: {mend})");
         return Err(not_begun::failed(why));
     }
     if let Some(file) = stats_file {

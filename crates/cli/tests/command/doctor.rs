@@ -99,7 +99,7 @@ fn this_machine_is_told_in_rows_and_in_a_table() {
     let dir = directory();
     let dir = dir.path();
     let (code, rows) = rows(softfault(&["doctor", "--dir"]).arg(dir));
-    assert_eq!(code, 0, "the other tests need what lacks here");
+    assert_eq!(code, 0, "the other tests need the missing feature");
     for name in ["userfaultfd", "sigbus-mode", "served-fault"] {
         assert_eq!(rows[name][0], "ok", "{name}");
     }

@@ -70,7 +70,7 @@ fn small(words: &[String], dir: &Path) -> Result<Vec<String>, &'static str> {
     } else if is("sim", "") {
         "--cores 2 --seconds 0.005 --seeds 1".to_owned()
     } else {
-        return Err("reads or writes what a reader has, or takes minutes");
+        return Err("reads or writes files of a reader, or takes minutes");
     };
     kept.extend(more.split_whitespace().map(str::to_owned));
     Ok(kept)

@@ -151,7 +151,7 @@ fn policies_and_workloads_have_their_charts() {
     );
     for text in [
         // The matrix, in document 003's words.
-        "Read for a byte used, by what counts as a hit",
+        "Read for a byte used, by the rule for a hit",
         "<strong>P2-only</strong><br>softfault:miss=p2",
         ">2,048 ×</td>",
         // Document 000's ratio, and the runs that did not end.

@@ -1,4 +1,4 @@
-//! `sum` prints what sha256sum would.
+//! `sum` prints the same lines as sha256sum.
 
 use super::{directory, finish, refused, softfault};
 use sha2::{Digest, Sha256};

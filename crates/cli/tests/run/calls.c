@@ -336,7 +336,7 @@ static void programs(void)
     ends("SYS_clone", child);
 }
 
-/* What a call gets that no library is in front of. */
+/* The result of a call that no library is in front of. */
 static void bare(void)
 {
 #ifdef __x86_64__

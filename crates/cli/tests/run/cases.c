@@ -1,4 +1,4 @@
-/* What programs do with mappings of a file: `cases CASE FILE`. Prints the same under softfault and without. */
+/* Uses of mappings of a file by programs: `cases CASE FILE`. Prints the same under softfault and without. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -286,7 +286,7 @@ static void forks(void)
     fflush(stdout);
     child = fork();
     if (child == 0) {
-        /* What is private may be written to, and what is shared by a descriptor for reading may not. */
+        /* A private mapping may be written to, and a shared one by a descriptor for reading may not. */
         answer("private", mprotect(part, MIB, PROT_READ | PROT_WRITE));
         part[1] = 77;
         show("private", part, MIB);
@@ -532,7 +532,7 @@ static void written(void)
 {
     int rounds = getenv("ROUNDS") ? atoi(getenv("ROUNDS")) : 12, ask[2], told[2];
     uint64_t wrong = 0;
-    /* What the file is to be: every byte of it is compared before a round and after. */
+    /* The file's expected bytes: every byte of it is compared before a round and after. */
     unsigned char *model = malloc(size);
     if (pread(fd, model, size, 0) != (ssize_t)size)
         exit(4);
@@ -589,7 +589,7 @@ static void writes_itself(void)
     show("closed", whole(), size);
 }
 
-/* Children that run no handlers: what they read is what their parent has mapped, and what they map. */
+/* Children that run no handlers: they read their parent's mapping, and a mapping of their own. */
 static const unsigned char *of_parent;
 
 static int bare_child(void *own)

@@ -1,4 +1,4 @@
-/* What programs do with malloc: `mallocs CASE FILE`. Prints the same under softfault and without. */
+/* Uses of malloc by programs: `mallocs CASE FILE`. Prints the same under softfault and without. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -195,7 +195,7 @@ static void *in_handler;
 static void before_fork(void) { free(in_handler), in_handler = need(calloc(1, MIB)); }
 static void after_fork(void) { in_handler = need(realloc(in_handler, 2 * MIB)); }
 
-/* Six threads that allocate, one that loads libraries, and forks meanwhile, whose children free what they have. */
+/* Six threads that allocate, one that loads libraries, and forks meanwhile, whose children free their blocks. */
 static void threads(void)
 {
     pthread_t all[6], loader;

@@ -1,4 +1,4 @@
-/* What programs do with private memory: `private CASE FILE`. Prints the same under softfault and without. */
+/* Uses of private memory by programs: `private CASE FILE`. Prints the same under softfault and without. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -307,7 +307,7 @@ static void receives(void)
     int out = memfd_create("out", 0);
     printf("sendfile %zd", sendfile(out, fd, at, 5000));
     printf(" %lld\n", (long long)*at);
-    /* What it may only read, a call may not write to. */
+    /* A call may not write to memory that is read-only. */
     mprotect(cold, LARGE, PROT_READ);
     answer("read only", read(fd, cold + 5 * PAGE, 100));
     answer("read only", fstat(fd, (struct stat *)(cold + 6 * PAGE)));

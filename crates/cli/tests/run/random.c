@@ -111,7 +111,7 @@ static void operate(int may_fork)
     switch (below(40)) {
     case 0:
         check(r, 0, r->pages);
-        /* What is not mapped any more may be somebody else's. */
+        /* An unmapped range may be somebody else's. */
         for (size_t page = 0, end; page < r->pages; page = end + 1) {
             for (end = page; end < r->pages && r->page[end].mapped;)
                 end++;
@@ -151,7 +151,7 @@ static void operate(int may_fork)
         grow(r);
         break;
     case 7:
-        /* What may not be read is locked, too, although that is an error. */
+        /* Pages that may not be read are locked, too, although that is an error. */
         if (all && to - from < 64) {
             (void)mlock(at, bytes);
             if (munlock(at, bytes))
@@ -184,7 +184,7 @@ static void operate(int may_fork)
         r->cut = 1;
         break;
     case 12: case 13:
-        /* A call reads what is there, and writes it elsewhere. */
+        /* A call reads the bytes there, and writes them elsewhere. */
         to = from + 64 < to ? from + 64 : to;
         for (size_t page = from; page < to; page++)
             all &= r->page[page].mapped && r->page[page].protection == (PROT_READ | PROT_WRITE);

@@ -54,7 +54,7 @@ fn a_file_that_somebody_writes_to_is_told_once() {
 fn another_user_s_file_is_told() {
     let Some(cases) = Cases::get() else { return };
     if !is_root() {
-        return softfault_skip::skipped("root", "only root can run what another user runs");
+        return softfault_skip::skipped("root", "only root can run a program as another user");
     }
     let place = Elsewhere::new();
     let program = place.copy(&cases.program, "cases");

@@ -30,7 +30,7 @@ static const unsigned char *map(void)
     return mapped;
 }
 
-/* Compares every byte with what read(2) says, beginning somewhere. */
+/* Compares every byte with read(2)'s, beginning somewhere. */
 static void check(const unsigned char *mapped, unsigned from)
 {
     static unsigned char chunk[1 << 16];
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
         check(map(), 0);
     else if (!strcmp(argv[1], "pool"))
         pool(argv[0]);
-    else if (!strcmp(argv[1], "fill")) { /* Fills what it may have, says so, and is there. */
+    else if (!strcmp(argv[1], "fill")) { /* Fills its share, says so, and stays. */
         check(map(), 0);
         say('.');
         hear();

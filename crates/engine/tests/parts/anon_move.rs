@@ -1,5 +1,5 @@
-//! Private memory that moves to a longer window: bytes, states, slots and what is
-//! charged.
+//! Private memory that moves to a longer window: bytes, states, slots and
+//! charges.
 
 use crate::failing::{Failing, NEVER};
 use softfault_engine::PAGE_SIZE;

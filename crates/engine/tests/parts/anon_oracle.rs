@@ -318,7 +318,7 @@ fn any_policies() -> impl Strategy<Value = Policies> {
     })
 }
 
-/// Swap, and a budget of a half to an eighth of what is mapped. What says where pages
+/// Swap, and a budget of a half to an eighth of the mapped pages. The record of where pages
 /// are stays in memory: it grows with the list, by ten pages a map and a space.
 fn any_setting() -> impl Strategy<Value = Setting> {
     let free = prop_oneof![Just(400), Just(600), Just(900), Just(1200)];

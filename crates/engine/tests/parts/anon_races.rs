@@ -120,8 +120,8 @@ fn unmapped_memory_is_never_seen_again_with(rig: Rig) {
         for _ in 0..50 {
             let word = addr(random() % PAGES) + random() % 512 * 8;
             let now = begin(&active[thread as usize]);
-            // Nobody writes any more who began two rounds ago, and what was
-            // written before has been unmapped.
+            // No thread writes any more that began two rounds ago, and the words
+            // written before have been unmapped.
             let done = match random() % 2 {
                 0 => store(core, &rig.space, word, now),
                 _ => load(core, &rig.space, word).map(|found| {

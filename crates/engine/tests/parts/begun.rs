@@ -208,7 +208,7 @@ fn policies_that_keep_something_over_a_read_have_a_thread_wait() {
     }
 }
 
-/// A read around a miss is given up as one of the miss alone is: the folio stayed locked, and who touched it next waited for ever.
+/// A read around a miss is given up as one of the miss alone is: the folio stayed locked, and the next thread that touched it waited for ever.
 #[test]
 fn a_read_around_that_is_left_locks_nothing() {
     for miss in ["baseline", "p1", "p2", "both"] {

@@ -1,4 +1,4 @@
-//! A budget that several processors charge: what they have in stock is neither
+//! A budget that several processors charge: their stocks are neither
 //! lost nor in anybody's way.
 
 use softfault_engine::budget::Budget;

@@ -1,4 +1,4 @@
-//! Many ranges at once: reads are in flight together, each page is read once, what is there costs no fault,
+//! Many ranges at once: reads are in flight together, each page is read once, present pages cost no fault,
 //! and each range has the error of its own first page.
 
 use crate::files::{pages, random};
@@ -75,7 +75,7 @@ fn scattered_pages_are_read_together_and_once() {
 
     let before = faults(&rig);
     assert_eq!(bring_in(&rig, start, &ranges), BTreeMap::new());
-    assert_eq!(faults(&rig), before, "what is there costs a look");
+    assert_eq!(faults(&rig), before, "a present page costs a look");
     assert_eq!(store.reads().len(), 300);
     for pages in ranges {
         let at = pages.start * PAGE_SIZE;
@@ -323,7 +323,7 @@ fn a_caller_past_its_deadline_gets_the_present_pages() {
     finish(rig, cache);
 }
 
-/// What a caller who brings `range` in by another verb has in flight at a time: as many reads of single
+/// The reads that a caller that brings `range` in by another verb has in flight at a time: as many reads of single
 /// pages as the store takes. Failed before: one was waited for after the other.
 fn reads_together(bring_in: impl Fn(&AddressSpace, &Arc<PageCache>, Range<usize>) + Sync) {
     let rig = Rig::new(PAGES);
@@ -431,8 +431,8 @@ fn a_locked_part_of_a_private_file_is_read_together() {
     rig.finish();
 }
 
-/// Ranges, holes and failing pages, drawn; budgets and queues of any size. What each range has come to is
-/// what its own first failing page says, whoever else has that page.
+/// Ranges, holes and failing pages, drawn; budgets and queues of any size. The result of each range is
+/// that of its own first failing page, whoever else has that page.
 #[test]
 fn drawn_ranges_have_the_errors_of_their_own_pages() {
     for seed in 0..96 {

@@ -190,7 +190,7 @@ fn one_reads_and_the_others_wait() {
     assert_eq!(
         stats.retry_io_miss.get(),
         0,
-        "each keeps what it waited for"
+        "each keeps the page that it waited for"
     );
     assert!(stats.retry_mmap_drop.get() <= THREADS);
     drop(cache);

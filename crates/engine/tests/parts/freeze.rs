@@ -93,7 +93,7 @@ fn faults_and_verbs_on_files_meet_no_lock_of_a_freeze() {
     }
 }
 
-/// Faults on what is frozen wait until it is thawed, each for itself and none in the
+/// Faults on frozen VMAs wait until these are thawed, each for itself and none in the
 /// queue of `mmap_lock`; so does a verb, and keeps `mmap_lock` from nobody meanwhile.
 #[test]
 fn faults_and_verbs_on_frozen_memory_wait_for_the_thaw_alone() {
@@ -155,7 +155,7 @@ fn files_are_evicted_while_private_memory_is_not() {
         let file = cache.addresses();
         let frozen = rig.space.freeze([memory.clone()]);
         let stopped = rig.node.stop_eviction();
-        // Twice the budget; by another thread, since who forks touches nothing.
+        // Twice the budget; by another thread, since the thread that forks touches nothing.
         let touch = || {
             for page in 0..pages {
                 check(&rig, &store, &file, page * PAGE_SIZE);

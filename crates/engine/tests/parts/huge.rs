@@ -164,7 +164,7 @@ fn a_space_that_changes_a_part_has_its_own_tables() {
         assert_eq!(world.write(&one, 300, 1), Err(FaultError::Protection));
         world.write(&other, 300, 10).unwrap();
         assert_eq!(world.read(&one, 300), Ok(10));
-        // its tables have what it touches, and nobody shares with it
+        // its tables have the pages that it touches, and nobody shares with it
         assert_eq!(file.sharers(0), 1);
         // unmap a part: it is gone here, and there for the other
         one.munmap(range(1..2), |_, _| {}).unwrap();

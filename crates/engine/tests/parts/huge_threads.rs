@@ -1,6 +1,6 @@
 //! Huge pages under real threads: lists that chance draws, a thread and a space each, on
-//! files that all of them map, cut, punch and write to. What a touch showed must have been
-//! so at some moment of it; a page that was promised is there; nothing is left at the end.
+//! files that all of them map, cut, punch and write to. A word that a touch showed must have been
+//! there at some moment of it; a page that was promised is there; nothing is left at the end.
 
 use softfault_oracle::{HugeSetting, Random, draw_huge, play_huge_together};
 

@@ -13,7 +13,7 @@ type Bucket = Mutex<u32, { order::BUCKET }>;
 type Lists = Mutex<u32, { order::RECLAIM_LISTS }>;
 type Leaf = Mutex<u32, { order::SOFT_LEAF }>;
 
-/// What `wrong` panics with.
+/// The message of `wrong`'s panic.
 #[track_caller]
 fn message_of(wrong: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(wrong)).expect_err("the order is broken");
@@ -57,7 +57,7 @@ fn two_of_a_class_are_a_deadlock_with_another_thread() {
 }
 
 #[test]
-fn who_tries_may_come_in_any_order_and_who_waits_after_that_may_not() {
+fn a_try_may_come_in_any_order_and_a_wait_after_it_may_not() {
     let (bucket, lists) = (Bucket::ranked(0), Lists::ranked(0));
     let _lists = lists.lock();
     let held = bucket.try_lock().expect("free");
@@ -78,7 +78,7 @@ fn locks_may_be_let_go_in_any_order() {
 }
 
 #[test]
-fn what_other_threads_hold_does_not_count() {
+fn locks_of_other_threads_do_not_count() {
     let (bucket, lists) = (Arc::new(Bucket::ranked(0)), Lists::ranked(0));
     let _lists = lists.lock();
     let other = spawn(move || drop(bucket.lock()));

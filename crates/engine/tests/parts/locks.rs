@@ -139,7 +139,7 @@ fn readers_in_linuxs_queue_wait_for_the_writer_before_them() {
     assert_eq!(order, all);
 }
 
-/// In which order go in who wait behind a writer: a writer, three readers that
+/// The order in which threads that wait behind a writer go in: a writer, three readers that
 /// are inside together, a writer.
 fn order_of_waiting(queue: MmapQueue) -> Vec<&'static str> {
     let sem = Arc::new(with_queue(queue));

@@ -122,7 +122,7 @@ fn a_stride_of_more_than_a_window_needs_the_second() {
     let [baseline, first, second, both] = row(Pattern::Stride(131));
     assert!(baseline > windows(TOUCHES * 9 / 10), "{baseline}");
     assert_eq!(first, baseline);
-    // What is left is that hits on the windows of the last round bring
+    // The rest is that hits on the windows of the last round bring
     // read-ahead back, for 100 misses of each round of 500.
     assert!(second <= baseline / 5, "{second} of {baseline}");
     assert!(both <= baseline / 20, "{both} of {baseline}");

@@ -62,7 +62,7 @@ impl PageCache {
             }
         }
         while self.cached > CACHE {
-            let run = self.runs.pop_front().expect("what is cached is in a run");
+            let run = self.runs.pop_front().expect("a cached page is in a run");
             self.cached -= run.end - run.start;
             let run = run.start as usize..run.end as usize;
             self.pages[run.clone()].fill(ABSENT);
@@ -140,7 +140,7 @@ fn check(what: &str, read: f64, document: f64, percent: f64) {
 
 #[test]
 fn larger_than_memory() {
-    // Where it misses what is cached decides, the size of memory does too.
+    // Where the cached pages decide its misses, the size of memory does too.
     check("random", read(20, Baseline, random), 223.377, 6.0);
     check(
         "random P1",

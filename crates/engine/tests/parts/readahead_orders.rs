@@ -1,6 +1,6 @@
-//! Orders that are neither runs nor strides, and what they cost: the table of `docs/read-ahead.md`.
+//! Orders that are neither runs nor strides, and their costs: the table of `docs/read-ahead.md`.
 //!
-//! The oracle that they are compared with knows the future: it reads what is touched, once, and waits for the
+//! The oracle that they are compared with knows the future: it reads the touched pages, once, and waits for the
 //! first page alone.
 
 use crate::readahead_model::{Met, Model, Rng};

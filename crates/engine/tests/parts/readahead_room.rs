@@ -65,7 +65,7 @@ fn neighbours_that_are_read_page_by_page_are_one_read() {
     );
 }
 
-/// Sixteen readers of groups that are as large as memory together: what is all but certain to be used is read into memory
+/// Sixteen readers of groups that are as large as memory together: pages all but certain to be used are read into memory
 /// that is full of mapped pages, and the pool grows for it, which leaves others more of the budget than a guess does.
 #[test]
 fn sure_reads_find_frames_in_full_memory() {

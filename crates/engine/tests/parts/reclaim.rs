@@ -300,7 +300,7 @@ fn nested_budgets_keep_within_their_parent() {
     ];
     let stores = [TestStore::new(pages(6000)), TestStore::new(pages(6000))];
     let caches: Vec<_> = (0..2).map(|i| rigs[i].map(&stores[i])).collect();
-    // Neither may take all before the other has begun: each can give only what
+    // Neither may take all before the other has begun: each can give only the pages
     // it has itself.
     for round in 0..3 {
         for page in (0..6000).step_by(3) {
@@ -406,7 +406,7 @@ fn pinned_folios_do_not_hide_evictable_ones() {
     rig.finish();
 }
 
-/// Unpin and invalidate at the same time as pins: what is pinned is not taken,
+/// Unpin and invalidate at the same time as pins: a pinned page is not taken,
 /// and nothing is lost.
 #[test]
 fn pins_and_invalidations_of_many_threads() {
@@ -506,10 +506,7 @@ fn a_node_gets_memory_that_an_idle_relative_has() {
     for page in 0..3000 {
         check(&late, &store, late_cache.addresses().start, page);
     }
-    assert!(
-        late.mmu.present_pages() > 500,
-        "it lives on what was left over"
-    );
+    assert!(late.mmu.present_pages() > 500, "it lives on the rest");
     assert!(rich.mmu.present_pages() > 500);
     assert!(parent.peak() <= parent.limit());
     drop((rich_cache, late_cache));

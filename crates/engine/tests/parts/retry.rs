@@ -206,7 +206,7 @@ fn without_a_pin_reclaim_takes_the_folio_before_the_retry() {
     }
 }
 
-/// A fault has read its folio and finds no memory to map it with: what is
+/// A fault has read its folio and finds no memory to map it with: the folios that are
 /// evicted then are others.
 #[test]
 fn a_folio_stays_while_room_is_made_for_it() {

@@ -195,7 +195,7 @@ fn a_moved_page_may_not_be_written_to() {
     rig.finish();
 }
 
-/// Scans from several places, and others that touch, invalidate and pin what they move. What the others do, and when, decides
+/// Scans from several places, and others that touch, invalidate and pin the pages that they move. The timing of the others decides
 /// whether a row stays whole until its first touch: there are rounds until one was moved.
 #[test]
 fn rows_are_moved_and_evicted_by_many_threads() {

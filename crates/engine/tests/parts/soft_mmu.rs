@@ -49,7 +49,11 @@ fn tables_come_with_pages_and_go_with_them() {
         .unwrap();
     assert_eq!(mmu.table_pages(), 5, "another leaf");
     mmu.fill(&window, window.addr + 3 * GIB, PAGE_SIZE).unwrap();
-    assert_eq!(mmu.table_pages(), 7, "another leaf, and what leads to it");
+    assert_eq!(
+        mmu.table_pages(),
+        7,
+        "another leaf, and the tables above it"
+    );
     assert_eq!(mmu.present_pages(), 4);
     mmu.zap(&[pages(&window, 0..1)]);
     assert_eq!(mmu.table_pages(), 7, "the leaf has a page left");

@@ -83,7 +83,7 @@ impl Drop for Ends<'_> {
 }
 
 /// Counters of a thread each, in pages that all share; more of them than there is
-/// memory for, and others who evict. A write that is lost is a count too few.
+/// memory for, and other threads that evict. A write that is lost is a count too few.
 fn count(seed: u64) {
     const START: usize = 0x7100_0000_0000;
     const PAGES: usize = 200;

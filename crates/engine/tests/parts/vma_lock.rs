@@ -385,7 +385,7 @@ fn without_a_lock_a_vma_claims_nothing() {
 }
 
 /// Threads map and unmap in two spaces that share a slab of very few slots, and
-/// others look up what the spaces published last. Ends once both kinds of reuse
+/// others look up the mappings that the spaces published last. Ends once both kinds of reuse
 /// have been caught; every lock that is given must be of the right mapping.
 #[test]
 fn reuse_under_a_readers_nose() {

@@ -1,4 +1,4 @@
-//! The bias of a VMA lock on the real machine: who is seen where, and that it
+//! The bias of a VMA lock on the real machine: which reader is seen where, and that it
 //! comes and goes. The common tests of all kinds of lock are in `vma_lock.rs`.
 
 use softfault_engine::mm::find::try_lock_at;

@@ -1,4 +1,4 @@
-//! Random verbs on a space and on a model that knows no VMAs, only what each
+//! Random verbs on a space and on a model that knows no VMAs, only the bytes that each
 //! page shows.
 
 use std::ops::Range;

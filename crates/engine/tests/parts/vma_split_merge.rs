@@ -334,7 +334,7 @@ fn dropping_a_space_with_mappings_is_refused() {
 }
 
 /// Every row of five pages out of two backings in two states and holes, every
-/// range in it, every verb: what comes out is what page-by-page thinking says.
+/// range in it, every verb: the result is that of a model that goes page by page.
 #[test]
 fn everything_on_five_pages() {
     const PAGES: usize = 5;

@@ -1,5 +1,5 @@
-//! The range words of a window: residents counted by page table, and what each
-//! table costs.
+//! The range words of a window: residents counted by page table, and the memory of each
+//! table.
 
 use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;

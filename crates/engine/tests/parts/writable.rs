@@ -1,4 +1,4 @@
-//! Files that are written to through a map: what is written is seen by all who look, is in the store when somebody
+//! Files that are written to through a map: a write is seen by all maps and calls, is in the store when somebody
 //! asks for that, and is never lost to eviction, truncate, or a store that fails.
 
 use softfault_engine::PAGE_SIZE;
@@ -69,7 +69,7 @@ fn a_page_is_protected_again_once_it_was_written_back() {
         assert_eq!(rig.touch(start), Ok(round), "it stays");
     }
     write_back(&cache, 0..64);
-    assert_eq!(store.writes().len(), 3, "what is clean is not written");
+    assert_eq!(store.writes().len(), 3, "clean pages are not written");
     finish(rig, cache);
 }
 
@@ -209,7 +209,7 @@ fn a_device_that_hangs_is_waited_for_by_threads_that_need_it() {
     assert_eq!(
         store.byte(bytes(3)),
         4,
-        "each flush has what was written before it"
+        "each flush has the writes before it"
     );
     write_back(&cache, 0..64);
     assert_eq!((store.byte(bytes(3)), store.byte(bytes(40))), (4, 40));
@@ -254,7 +254,7 @@ fn each_page_of_a_folio_is_written_for_itself() {
     finish(rig, cache);
 }
 
-/// A writer in order makes the rest of a folio writable before it comes there; what it never came to is not written.
+/// A writer in order makes the rest of a folio writable before it comes there; a page that it never came to is not written.
 #[test]
 fn expected_writes_that_do_not_come_are_not_written_back() {
     let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(256), 4));
@@ -342,7 +342,7 @@ fn a_window_that_was_protected_is_not_written_to_unseen() {
     finish(rig, cache);
 }
 
-/// Many pages are protected with what is between them, or one by one; each write to one afterwards is seen.
+/// Many pages are protected with the pages between them, or one by one; each write to one afterwards is seen.
 #[test]
 fn writes_after_the_protection_are_written_back() {
     for distance in [3, 600] {
@@ -436,7 +436,7 @@ fn a_write_without_room_on_the_device_is_an_error() {
     finish(rig, cache);
 }
 
-/// What is pinned may be in the hands of a system call: it stays writable, and is written again by each write-back.
+/// A pinned page may be in the hands of a system call: it stays writable, and is written again by each write-back.
 #[test]
 fn pinned_pages_are_written_as_they_are_and_stay_dirty() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
@@ -459,7 +459,7 @@ fn pinned_pages_are_written_as_they_are_and_stay_dirty() {
     finish(rig, cache);
 }
 
-/// A page that was expected to be written to is pinned, written back, and then written to with what the file had at first: that
+/// A page that was expected to be written to is pinned, written back, and then written to with the file's first bytes: that
 /// was taken for a page that nobody had written to, and the file kept the write before.
 #[test]
 fn pinned_pages_may_get_their_old_bytes_again() {
@@ -556,7 +556,7 @@ fn wholly_overwritten_pages_are_not_read() {
         let byte = content[page * PAGE_SIZE + 9];
         assert_eq!(rig.touch(at(page) + 9), Ok(byte), "page {page}");
     }
-    assert_eq!(write(3, 40), 0, "what is in memory is written by stores");
+    assert_eq!(write(3, 40), 0, "pages in memory are written by stores");
     rig.write(at(3), b"new").unwrap();
     write_back(&cache, 0..65);
     assert_eq!(store.writes(), (3..43).collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! What is left of a file after the machine has crashed: the device keeps what it is given in a cache that forgets, but for
-//! what was synced. Cut after every write and every sync, with any part of what the cache had.
+//! A file after the machine has crashed: the device keeps its writes in a cache that forgets all that
+//! was not synced. Cut after every write and every sync, with any part of the cache's writes kept.
 
 use softfault_engine::cache::PageCache;
 use softfault_engine::store::{

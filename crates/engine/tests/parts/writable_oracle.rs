@@ -1,4 +1,4 @@
-//! Drawn operations on a file that is written to, beside a model; and threads that write to it beside what takes it away.
+//! Drawn operations on a file that is written to, beside a model; and threads that write to it beside threads that take it away.
 
 use crate::writable::{bytes, finish, write_back};
 use proptest::prelude::*;
@@ -163,7 +163,7 @@ impl World {
             // A page that cannot be written keeps its bytes past the end.
             Step::Cut { bytes: len } if self.fails.contains(&(len / bytes(1))) => {}
             Step::Cut { bytes: len } => {
-                // As `set_len` has to: what is behind the end in its page is zeros when the file grows.
+                // As `set_len` has to: the bytes behind the end in its page are zeros when the file grows.
                 self.store.set_len(len);
                 self.cache.truncate(len);
                 self.model.truncate(len as usize);

@@ -114,7 +114,7 @@ impl Rig {
                 format!("a budget of {memory} bytes is too small")
             }
             NodeError::BudgetTooLarge => "the budget is too large".to_owned(),
-            NodeError::Held => "what is held leaves no room for faults".to_owned(),
+            NodeError::Held => "the held pages leave no room for faults".to_owned(),
         })?;
         node.enlist();
         let machine = Machine::new(MAPPINGS);

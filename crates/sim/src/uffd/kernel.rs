@@ -184,7 +184,7 @@ impl Kernel {
     }
 
     /// UFFDIO_ZEROPAGE of one page, through `descriptor` into the window of `vma`,
-    /// around what the tables do.
+    /// around the work of the tables.
     pub fn zero_page(&self, descriptor: &Count, vma: &Count, act: impl FnOnce()) {
         self.tenths(ZERO - TENTHS);
         self.uffd_copy(descriptor, vma, 0, 0, act);

@@ -211,8 +211,8 @@ impl Mmu for UffdMmu {
         // The written words are in no frame so far.
         let page = self.windows.page(addr).expect("a page that is there");
         for (at, word) in page.words() {
-            // SAFETY: a word of the page's frame, which nobody uses: what reads and
-            // writes it goes by `windows`, and the caller keeps it. Zeros without
+            // SAFETY: a word of the page's frame, which nobody uses: readers and
+            // writers of it go by `windows`, and the caller keeps it. Zeros without
             // memory have no frame, and nothing was written there.
             unsafe {
                 let place = bytes.add(at).cast::<u64>();

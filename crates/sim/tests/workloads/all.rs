@@ -58,7 +58,7 @@ fn a_hole_needs_no_disk() {
     job.holes = true;
     let holes = run(&job).unwrap();
     assert!(holes.rounds > data.rounds && holes.bytes_read > data.bytes_read);
-    // A disk of no speed to speak of stops who reads data, and nobody else.
+    // A disk of no speed to speak of stops threads that read data, and no others.
     job.topology.disk.bandwidth = 1_000_000;
     assert_eq!(run(&job).unwrap().report.digest, holes.report.digest);
     job.holes = false;
@@ -92,7 +92,7 @@ fn every_policy_comes_to_its_end() {
                     let outcome = run(&job);
                     let outcome = outcome.unwrap_or_else(|e| panic!("{policies}: {e}"));
                     let drops = outcome.retry_mmap_drop;
-                    // Who keeps the lock drops none.
+                    // A fault that keeps the lock drops none.
                     assert_eq!(retry == "held", drops == 0, "{workload} {policies}");
                 }
             }

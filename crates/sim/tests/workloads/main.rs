@@ -6,6 +6,6 @@ mod retries;
 mod small;
 mod swap;
 
-/// So that what is shared by mistake is shared here too.
+/// So that memory that is shared by mistake is shared here too.
 #[global_allocator]
 static HEAP: softfault_sim::Heap = softfault_sim::Heap;

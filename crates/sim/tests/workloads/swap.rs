@@ -47,6 +47,6 @@ fn swap_is_on_the_disk_whose_speed_it_has() {
     assert!(pages(&slow) < pages(&fast) / 2);
     let moved = (pages(&slow) * 4096) as f64;
     let most = slow.elapsed_ns as f64 / 1e9 * job.topology.disk.bandwidth as f64;
-    // What was in flight at both ends belongs to neither.
+    // A read in flight at both ends belongs to neither.
     assert!(moved < 1.3 * most, "{moved} bytes, {most} at most");
 }

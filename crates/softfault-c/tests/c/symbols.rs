@@ -56,7 +56,11 @@ fn the_library_exports_the_listed_functions() {
             (symbol.name().unwrap(), version)
         })
         .collect();
-    assert_eq!(exported, listed(), "libsoftfault.map has what is exported");
+    assert_eq!(
+        exported,
+        listed(),
+        "libsoftfault.map has the exported symbols"
+    );
 }
 
 /// A function that is in no node of the release before is in the node that names the release that brought it.

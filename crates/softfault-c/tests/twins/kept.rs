@@ -94,7 +94,11 @@ fn locks_are_by_pages() {
         assert_eq!(softfault_mlock(at(600), 200 * PAGE), 0, "{}", text());
         // SAFETY: it fails.
         let said = answer(unsafe { softfault_madvise(at(700), PAGE, libc::MADV_DONTNEED) });
-        assert_eq!(said, Err(libc::EINVAL), "as of what mlock(2) has locked");
+        assert_eq!(
+            said,
+            Err(libc::EINVAL),
+            "as of pages that mlock(2) has locked"
+        );
         let said = answer(softfault_msync(
             at(700),
             PAGE,

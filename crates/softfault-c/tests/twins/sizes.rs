@@ -39,7 +39,7 @@ fn options_of_another_release() {
         then: 0,
     };
     later.now.size = size_of_val(&later);
-    let engine = new(&later.now).expect("zero is the default of what is not known");
+    let engine = new(&later.now).expect("zero is the default of fields that are not known");
     // SAFETY: it was made.
     unsafe { softfault_engine_free(engine) };
     later.then = 1;

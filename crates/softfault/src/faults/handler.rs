@@ -137,7 +137,7 @@ pub(crate) fn check_handlers(trust: bool, masked: &Masked) -> io::Result<()> {
     if state() == Installed::Replaced {
         return Err(io::Error::other(
             "a SIGBUS handler is installed again and again after the engine's: faults would \
-             not be served (trust_signal_handlers(true) if it passes on what it does not know)",
+             not be served (trust_signal_handlers(true) if it passes on signals that it does not know)",
         ));
     }
     Ok(())

@@ -31,7 +31,7 @@ fn scratch() -> File {
     file
 }
 
-/// What a program that is denied a call from the start has.
+/// The outcome for a program that is denied a call from the start.
 #[derive(Debug, Clone, Copy)]
 enum Outcome {
     /// All of it.
@@ -251,7 +251,7 @@ fn a_call_that_is_denied_from_the_start_is_named_or_done_without() {
         return;
     }
     for &(name, _, outcome) in CALLS {
-        // What is done without may depend on which errno says so.
+        // The parts that are done without may depend on the errno.
         let both = USUAL.split(',').any(|usual| usual == name) || name.starts_with("io_");
         let both = both || !matches!(outcome, Works);
         let errnos = [libc::EPERM, libc::ENOSYS];

@@ -1,4 +1,4 @@
-//! What a program may do to descriptors that it does not know, with our page tables among
+//! A program's calls on descriptors that it does not know, with our page tables among
 //! them: every byte is right afterwards. Each case runs in a child of its own.
 
 #[path = "../child/mod.rs"]
@@ -37,7 +37,7 @@ fn ours() -> Vec<(i32, String)> {
     open().into_iter().filter(known).collect()
 }
 
-/// What is open in this process.
+/// The descriptors that are open in this process.
 fn open() -> Vec<(i32, String)> {
     let all = std::fs::read_dir("/proc/self/fd").unwrap();
     all.filter_map(|entry| {

@@ -247,7 +247,7 @@ fn huge_memory_whose_number_is_anothers() {
         let mut bytes = [0; 16];
         map.read_at(&mut bytes, 0).unwrap();
         assert_eq!(bytes, [7; 16]);
-        // What is missing cannot be served any more, and is not asked of the other file.
+        // Missing pages cannot be served any more, and are not asked of the other file.
         // Nor where that is as long.
         assert!(map.populate(2 << 20..4 << 20).is_err());
         assert!(map.populate(4 << 20..8 << 20).is_err());

@@ -101,7 +101,7 @@ impl SwapDevice for Shared {
     }
 }
 
-/// What is touched.
+/// The memory that is touched.
 pub struct Scene {
     pub engine: Engine,
     pub map: Mmap,

@@ -119,7 +119,7 @@ impl Frames {
         unsafe { std::slice::from_raw_parts(self.page(page), bytes) }
     }
 
-    /// Asserts that the read at `offset` brought `arrived` bytes. What lies
+    /// Asserts that the read at `offset` brought `arrived` bytes. The bytes
     /// behind them may be anything.
     #[track_caller]
     pub fn check(&self, page: usize, offset: u64, arrived: usize) {

@@ -10,7 +10,7 @@ use softfault_engine::swap::SwapDevice;
 
 use super::{disk, swap_file};
 
-/// What happens to a verb.
+/// The fault to inject into a verb.
 #[derive(Default)]
 pub struct Verb {
     /// The error of every call, if not 0.

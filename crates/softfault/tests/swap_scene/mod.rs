@@ -1,4 +1,4 @@
-//! What the swap tests play with: pages whose bytes tell which they are, and
+//! Tools of the swap tests: pages whose bytes tell which they are, and
 //! places to put a swap file.
 
 #![allow(dead_code)] // Each test crate uses its part.

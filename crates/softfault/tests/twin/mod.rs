@@ -12,7 +12,7 @@ use std::ops::Range;
 pub const PAGE: usize = 4096;
 pub const MIB: usize = 1 << 20;
 
-/// What can be done to a private map.
+/// The operations on a private map.
 pub trait Side {
     fn len(&self) -> usize;
     fn read(&self, at: usize, bytes: &mut [u8]);

@@ -348,7 +348,7 @@ impl Machine {
     }
 
     /// Lets everything happen that comes before the running thread's clock, and
-    /// its CPU have what it wants.
+    /// the events that its CPU waits for.
     ///
     /// # Safety
     /// As [`access`](Self::access).

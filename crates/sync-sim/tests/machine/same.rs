@@ -29,7 +29,7 @@ fn prints_its_digest_if_asked() {
     }
 }
 
-/// The digest in what a process printed.
+/// The digest in a process's output.
 fn digest(command: &mut Command) -> String {
     let output = command.output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

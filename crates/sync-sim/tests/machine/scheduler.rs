@@ -5,7 +5,7 @@ use softfault_sync_sim as sync;
 use std::sync::{Arc, Mutex};
 use sync::machine::{self, Config};
 
-/// Who did something when, in the order in which it was done. A real mutex: not
+/// Which thread did something when, in the order in which it was done. A real mutex: not
 /// held over anything of the machine's.
 type Log = Arc<Mutex<Vec<(u64, usize)>>>;
 

@@ -50,7 +50,7 @@ fn a_time_out_comes_on_time() {
         let begin = machine::now_ns();
         word.wait(0, Some(5_000));
         let first = machine::now_ns() - begin;
-        // Who has timed out is not woken any more, and is not counted.
+        // A thread that has timed out is not woken any more, and is not counted.
         word.wake(1);
         first
     });

@@ -111,7 +111,9 @@ pub trait Mapping: Send + Sync {
 
     /// Fills `buffer` with the bytes from `offset` on, which the mapping must have.
     fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
-        let bytes = self.bytes().expect("what loads do not reach reads itself");
+        let bytes = self
+            .bytes()
+            .expect("an engine that loads do not reach reads itself");
         buffer.copy_from_slice(&bytes[offset..offset + buffer.len()]);
         Ok(())
     }
@@ -141,7 +143,9 @@ pub trait Anonymous: Send + Sync {
 
     /// Fills `buffer` with the bytes from `offset` on, which the memory must have.
     fn read_at(&self, offset: usize, buffer: &mut [u8]) -> io::Result<()> {
-        let start = self.start().expect("what loads do not reach reads itself");
+        let start = self
+            .start()
+            .expect("an engine that loads do not reach reads itself");
         // SAFETY: callers stay within the length that they asked for, and `buffer` is none of it.
         unsafe {
             start
@@ -155,7 +159,7 @@ pub trait Anonymous: Send + Sync {
     fn write_at(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
         let start = self
             .start()
-            .expect("what stores do not reach writes itself");
+            .expect("an engine that stores do not reach writes itself");
         // SAFETY: as in `read_at`; no two threads write to the same byte.
         unsafe {
             start

@@ -87,7 +87,7 @@ impl Workload {
                 "is about mapping, and pread maps nothing"
             }
             On::PreadCached if self != Self::Thrash => {
-                "is not what a cache of runs is made for: it is for thrash"
+                "has no use for a cache of runs: that is for thrash"
             }
             On::Pread if self.swaps() => "writes too: see direct",
             On::Pread | On::Soft(_) if self == Self::Write => {
