@@ -9,14 +9,14 @@
 //!
 //! With [`Faults::Threads`](crate::Faults::Threads) the kernel puts the touching thread to sleep and a message into the
 //! userfaultfd. A pool of threads (`pool`) reads these, many at a time (`begin`), serves each as the signal handler would, except for the reads,
-//! which a ring does meanwhile (`under_way`), and wakes the thread. A fault that cannot be served becomes a SIGBUS (`raise`), once for each touch (`asked`).
+//! which a ring does meanwhile (`under_way`), and wakes the thread. A fault that cannot be served becomes a SIGBUS (`raise`), once for each touch (`last_messages`).
 //!
 //! Which of them it is is settled when the process begins to serve faults (`start`).
 
-mod asked;
 mod begin;
 mod chain;
 mod handler;
+mod last_messages;
 mod pool;
 mod raise;
 mod raised;

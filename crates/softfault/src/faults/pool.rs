@@ -21,8 +21,8 @@
 //! slow and not stuck. Where a fault found no idle thread to wait in, a thread that has served starts another one, up to a bound, and only
 //! while another thread reads: starting one uses the heap, which may itself be in a map of ours.
 
-use super::asked::LastMessages;
 use super::begin::{self, Batch, Turn};
+use super::last_messages::LastMessages;
 use super::raise;
 use super::under_way::{Held, Places, Touch, UnderWay};
 use crate::process::Process;

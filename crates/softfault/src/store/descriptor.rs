@@ -30,7 +30,7 @@
 use super::identity::{self, Alignment, Inode, Statx};
 use super::kept;
 use super::mark::{Mark, Wanted};
-use super::way::{FileReadPath, ReadPath};
+use super::read_path::{FileReadPath, ReadPath};
 use crate::table::{self, Guarded, Identity};
 use core::ffi::c_long;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};

@@ -16,10 +16,10 @@ use super::extent::{self, LastData};
 use super::identity::{self, FileIdentity};
 use super::kept;
 use super::open::{Mode, OpenedFile, Wanted, WhyBuffered, bytes_allocated, open};
+use super::read_path::{FileReadPath, ReadPath};
 use super::reads::{ReadPolicy, Reads};
 use super::ring::{Request, Ring, Rings, RingsOnDemand, apart};
 use super::stream::Streams;
-use super::way::{FileReadPath, ReadPath};
 
 /// A file, or a block device, to be read a page or more at a time.
 ///

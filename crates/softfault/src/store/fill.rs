@@ -8,7 +8,7 @@
 //! Two pieces are under way at a time, so a page that somebody waits for comes soon.
 
 use super::file::FileStore;
-use super::way::ReadPath;
+use super::read_path::ReadPath;
 use core::mem::MaybeUninit;
 use softfault_engine::PAGE_SIZE;
 

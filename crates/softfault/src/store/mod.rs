@@ -1,7 +1,7 @@
 //! Stores of files: where the pages of a file mapping come from.
 //!
 //! - [`FileStore`]: one file, read past the page cache or through it, as its
-//!   policy has it ([`Reads`], `way`, `room`, `around`, `fill`; opened in `open`), with its contents at an offset (`extent`) and the version of
+//!   policy has it ([`Reads`], `read_path`, `room`, `around`, `fill`; opened in `open`), with its contents at an offset (`extent`) and the version of
 //!   the file ([`FileIdentity`]).
 //! - `FileWrites`: the same file, where it is written to. `write_queues`: the queues that all such files of a process share.
 //! - [`Rings`]: asynchronous reads of many stores, reaped by threads that wait
@@ -27,6 +27,7 @@ mod kernel_reads;
 mod mark;
 mod open;
 mod read;
+mod read_path;
 mod reads;
 mod refusals;
 mod reserved;
@@ -34,7 +35,6 @@ mod ring;
 mod room;
 mod stream;
 mod warm;
-mod way;
 mod write_back;
 mod write_queues;
 
@@ -48,11 +48,11 @@ pub(crate) use kept::look as look_at_kept;
 pub(crate) use kernel_reads::KernelReads;
 pub use open::{Mode, WhyBuffered};
 pub(crate) use open::{may_be_mapped, why_not_direct};
+pub(crate) use read_path::{CacheProgress, ReadPath};
 pub(crate) use reads::ReadPolicy;
 pub use reads::Reads;
 pub(crate) use refusals::Refusals;
 pub(crate) use ring::apart;
 pub(crate) use ring::{Finish, LastStep, Make, Request, Ring, RingsOnDemand};
 pub use ring::{QueueKind, Rings, Unavailable};
-pub(crate) use way::{CacheProgress, ReadPath};
 pub(crate) use write_back::FileWrites;

@@ -3,8 +3,8 @@
 use softfault_engine::PAGE_SIZE;
 
 use super::descriptor::Descriptor;
+use super::read_path::ReadPath;
 use super::refusals::Refusals;
-use super::way::ReadPath;
 use crate::table;
 use std::os::fd::RawFd;
 

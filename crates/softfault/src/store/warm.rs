@@ -2,7 +2,7 @@
 
 use super::file::FileStore;
 use super::open::bytes_allocated;
-use super::way::CacheProgress;
+use super::read_path::CacheProgress;
 use crate::table::Guarded;
 use core::ffi::c_long;
 use softfault_engine::PAGE_SIZE;

@@ -71,6 +71,7 @@ mod deadline;
 #[cfg(test)]
 mod held;
 mod idle;
+mod last_step;
 mod on_demand;
 mod park;
 mod queue;
@@ -79,7 +80,6 @@ mod submit;
 mod table;
 #[cfg(test)]
 mod tests;
-mod then;
 mod uring;
 mod writes;
 
@@ -97,9 +97,9 @@ use super::descriptor::Source;
 use self::queue::Queue;
 use self::table::ReadTable;
 
+pub(crate) use self::last_step::{Finish, LastStep};
 pub(crate) use self::on_demand::{Make, RingsOnDemand};
 pub(crate) use self::table::Request;
-pub(crate) use self::then::{Finish, LastStep};
 pub(crate) use self::writes::{MOST_RUNS, Run, WriteQueue};
 
 /// Reads in flight in one ring.

@@ -7,8 +7,8 @@ use softfault_engine::store::StoreError;
 
 use super::super::descriptor::Source;
 use super::super::read::{Step, after};
-use super::super::way::ReadPath;
-use super::then::LastStep;
+use super::super::read_path::ReadPath;
+use super::last_step::LastStep;
 
 /// Answers of which nothing is to be concluded about the file: the submitter exited, there was
 /// no memory, it could not be read without waiting.

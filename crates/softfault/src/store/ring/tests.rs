@@ -2,7 +2,7 @@
 //! that ends by its limit instead of by a wake-up fails its test.
 
 use super::super::descriptor::{Descriptor, Source};
-use super::super::way::ReadPath;
+use super::super::read_path::ReadPath;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
