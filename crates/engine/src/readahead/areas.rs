@@ -58,6 +58,14 @@ impl Pages {
             .sum()
     }
 
+    /// How many are in blocks of which all are there.
+    pub(super) fn of_whole_blocks(&self) -> u64 {
+        let blocks =
+            |word: u64| (0..64 / BLOCK).filter(move |at| word >> (at * BLOCK) & 0xffff == 0xffff);
+        let count: usize = self.0.iter().map(|&word| blocks(word).count()).sum();
+        count as u64 * BLOCK
+    }
+
     /// From the first to the last.
     pub(super) fn span(&self) -> Range<u64> {
         let (mut start, mut end) = (AREA, 0);

@@ -28,6 +28,7 @@
 
 mod choose;
 mod confined;
+mod front;
 mod region;
 
 use super::areas::{AREA, Area, Areas, Blocks, Pages, few_samples, samples};
@@ -179,7 +180,10 @@ impl Density {
             let Some(area) = self.areas.find(other) else {
                 continue;
             };
-            let texture = (area.texture).or_else(|| Texture::of(other, &area.touched));
+            // Blocks that are still ahead as a whole may be touched yet: they are no gaps.
+            let is_known = area.ahead.of_whole_blocks() * 8 <= area.touched.count();
+            let found = || is_known.then(|| Texture::of(other, &area.touched));
+            let texture = (area.texture).or_else(|| found().flatten());
             if let (Some(_), Some(area)) = (texture, self.areas.find_mut(number)) {
                 area.expect(texture);
                 // Read before the gaps were known.

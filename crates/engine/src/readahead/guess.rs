@@ -10,6 +10,8 @@ const AN_AREA: usize = 4;
 /// a reader, until it comes.
 const QUIET: u32 = 512;
 const QUIET_IN_FRONT: u32 = 4096;
+/// Areas that a reader may be away from one in front of it.
+const NEAR: u64 = 6;
 
 /// The ranks by which guesses are trusted: each size of region, with gaps or without, around a reader or in
 /// front, and the areas of a confined reader.
@@ -179,11 +181,11 @@ impl Guesses {
             false => guess.pages.and(&area.ahead),
         };
         let quiet = clock.wrapping_sub(guess.stamp).min(area.age(clock));
-        let most = match usize::from(guess.rank) {
-            ..IN_FRONT => QUIET,
-            _ => QUIET_IN_FRONT,
+        let is_late = || match usize::from(guess.rank) {
+            ..IN_FRONT => quiet > QUIET,
+            _ => quiet > QUIET_IN_FRONT && !has_reader_near(areas, self.areas[at], clock),
         };
-        left.is_empty() || quiet > most
+        left.is_empty() || is_late()
     }
 
     /// Learns from a guess.
@@ -200,4 +202,13 @@ impl Guesses {
             false => *trust - (*trust - share).div_ceil(4),
         };
     }
+}
+
+/// True if an area near this one was touched of late: the reader may still reach it. Where several areas are read in
+/// front, and each of their pages is a touch, that takes longer than any fixed number of touches.
+#[inline(never)]
+fn has_reader_near(areas: &Areas, number: u64, clock: u32) -> bool {
+    let near = number.saturating_sub(NEAR)..=number.saturating_add(NEAR);
+    let mut near = near.filter_map(|number| areas.find(number));
+    near.any(|area| area.age(clock) <= QUIET && !area.touched.is_empty())
 }

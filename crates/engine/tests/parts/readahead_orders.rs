@@ -224,16 +224,25 @@ fn most(name: &str) -> Most {
     }
 }
 
+/// The file, a quarter of it in memory.
+fn budgeted() -> Model {
+    Model::new(FILE).memory(FILE / 4)
+}
+
+/// A touch, with the limits that the engine has under such a budget: half of the rest is for others.
+fn touch(model: &mut Model, page: u64) {
+    let outstanding = model.policy.outstanding();
+    let most = |pages: u32| outstanding + pages.saturating_sub(outstanding) / 2;
+    model.limits.max_ahead = most(12288);
+    model.limits.max_sure = most(36864);
+    let _: Met = model.touch(page);
+}
+
 /// Pages read by page touched, waits and faults by touch.
 fn cost(order: &[u64]) -> (f64, f64, f64) {
-    let mut model = Model::new(FILE).memory(FILE / 4);
+    let mut model = budgeted();
     for &page in order {
-        // As the engine has it under such a budget: half of the rest is for others.
-        let outstanding = model.policy.outstanding();
-        let most = |pages: u32| outstanding + pages.saturating_sub(outstanding) / 2;
-        model.limits.max_ahead = most(12288);
-        model.limits.max_sure = most(36864);
-        let _: Met = model.touch(page);
+        touch(&mut model, page);
     }
     let of = |count: u64| count as f64 / order.len() as f64;
     let faults = of(model.misses + model.first_uses);
@@ -274,4 +283,50 @@ fn orders_are_read_once_and_ahead() {
         return;
     }
     assert_eq!(found, table, "`just read-ahead-table` writes it");
+}
+
+/// Both areas of a window are open when the next one begins: none beside them is used up.
+#[test]
+fn windows_larger_than_an_area_are_read_before_their_turn() {
+    let mut rng = Rng(47);
+    for size in [1024, 2048] {
+        let order = groups(size, |group| shuffle(group, &mut rng));
+        let mut model = budgeted();
+        let (start, rest) = order.split_at(order.len() / 4);
+        for &page in start {
+            touch(&mut model, page);
+        }
+        let learned = model.misses;
+        for &page in rest {
+            touch(&mut model, page);
+        }
+        let waits = model.misses - learned;
+        assert!(waits <= 100, "{waits} waits by windows of {size} pages");
+    }
+}
+
+/// The blocks of an area that are still ahead look like gaps between those that are used.
+#[test]
+fn blocks_that_wait_are_no_gaps() {
+    let mut model = budgeted();
+    let mut rng = Rng(48);
+    // Chunks of 128 pages: those with an even number first.
+    let chunks = groups(512, |group| {
+        let (mut even, mut odd): (Vec<u64>, Vec<u64>) =
+            (group.iter()).partition(|&&page| page / 128 % 2 == 0);
+        shuffle(&mut even, &mut rng);
+        shuffle(&mut odd, &mut rng);
+        group.clear();
+        group.extend(even.into_iter().chain(odd));
+    });
+    let (start, rest) = chunks.split_at(chunks.len() / 4);
+    for &page in start {
+        touch(&mut model, page);
+    }
+    let learned = model.misses;
+    for &page in rest {
+        touch(&mut model, page);
+    }
+    let waits = model.misses - learned;
+    assert!(waits <= 8, "{waits} waits");
 }

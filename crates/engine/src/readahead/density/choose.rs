@@ -19,7 +19,8 @@ impl Density {
         if event.touch == Touch::Miss || self.absent_in(&around) > 0 {
             return Some(around);
         }
-        let Some(front) = self.frontier(event, room) else {
+        let front = self.area_in_front(event, room);
+        let Some(front) = front.or_else(|| self.frontier(event, room)) else {
             return Some(around);
         };
         self.enter_front(front.area(), event.page / AREA, room.clock);
@@ -67,7 +68,7 @@ impl Density {
             return None;
         }
         if room.clock.wrapping_sub(self.confined.looked) >= LOOK {
-            self.confined = Confined::look(&self.areas, room);
+            self.confined = Confined::look(&self.areas, event.file_pages, room);
         }
         self.confined.is_so.then(|| Region {
             is_confined: true,

@@ -13,8 +13,10 @@ pub(super) const MATURE: u64 = 32;
 /// more.
 pub(super) const LOOK: u32 = 64;
 const OPEN: u32 = 8192;
-/// Touched pages of all of them, at least: of few touches there is little to be gained.
+/// Touched pages of all of them, at least: in areas that are most of the file, and in fewer than an eighth of it, where so many
+/// touches are no chance.
 const ENOUGH: u64 = 2048;
+const ENOUGH_OF_FEW: u64 = 64;
 /// Pages that were mapped too early until others are read page by page, and for how many touches
 /// at most.
 pub(super) const EARLY: u8 = 8;
@@ -56,7 +58,7 @@ impl Confined {
     };
 
     #[inline(never)]
-    pub(super) fn look(areas: &Areas, room: &Room) -> Confined {
+    pub(super) fn look(areas: &Areas, file_pages: u64, room: &Room) -> Confined {
         let (mut open, mut mature) = (0, 0);
         let (mut touched, mut pairs, mut by_chance) = (0, 0, 0);
         for area in areas.iter().filter(|area| area.age(room.clock) < OPEN) {
@@ -72,10 +74,14 @@ impl Confined {
                 by_chance += count * count / AREA;
             }
         }
+        let enough = match open * AREA * 8 <= file_pages {
+            true => ENOUGH_OF_FEW,
+            false => ENOUGH,
+        };
         let is_random = by_chance >= 8 && pairs * 2 >= by_chance && pairs <= by_chance * 2;
         Confined {
             is_so: is_random
-                && touched >= ENOUGH
+                && touched >= enough
                 && mature * 8 >= open * 7
                 && open * AREA <= room.memory,
             touched,
