@@ -20,6 +20,8 @@
 //! A few processors share a stack: with one for all, 256 of them made each
 //! other's compare-and-swap fail so often that a thrash came to a standstill.
 //! A thread that finds its own stack empty looks at the others before a new slot is made.
+//! A slot goes back to the stack that it was taken from. With the stack of the freeing thread, all
+//! processors took their folios from the few stacks of the threads that reclaim.
 
 use core::ptr::{self, NonNull};
 
@@ -51,8 +53,8 @@ const STACKS: usize = if PROCESSORS < 8 { 1 } else { PROCESSORS / 8 };
 
 /// End of a stack of free slots.
 const END: u32 = u32::MAX;
-/// The link of a slot that is handed out.
-const IN_USE: u32 = u32::MAX - 1;
+/// The link of a slot that was handed out from the first stack; from the others it is as many more.
+const IN_USE: u32 = END - STACKS as u32;
 /// Most slots a slab can have: the indices above mean something else.
 const MAX_SLOTS: u32 = IN_USE;
 
@@ -118,7 +120,7 @@ impl<T: TypeStable> Slab<T> {
             .find_map(|stack| self.pop(stack))
             .or_else(|| self.first_use())?;
         // The slot is ours alone; it is pushed again only later.
-        self.link(index).store(IN_USE, Relaxed);
+        self.link(index).store(IN_USE + own as u32, Relaxed);
         Some(index)
     }
 
@@ -126,9 +128,12 @@ impl<T: TypeStable> Slab<T> {
     /// reading; the next user of the slot must be prepared for them.
     pub fn free(&self, index: u32) {
         let link = self.link(index);
-        let stack = &self.free[sync::cpu() % self.free.len()];
+        // Relaxed: `alloc` stored it, and handed the slot to the caller.
+        let in_use = link.load(Relaxed);
+        let stack = self.free.get(in_use.wrapping_sub(IN_USE) as usize);
+        let stack = stack.unwrap_or_else(|| panic!("slot {index} was freed twice"));
         let mut head = stack.free.load(Relaxed);
-        let claimed = link.compare_exchange(IN_USE, head as u32, Relaxed, Relaxed);
+        let claimed = link.compare_exchange(in_use, head as u32, Relaxed, Relaxed);
         assert!(claimed.is_ok(), "slot {index} was freed twice");
         loop {
             // Release pairs with the Acquire in `pop`: it hands over the link

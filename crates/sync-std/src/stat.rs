@@ -1,7 +1,7 @@
 //! Counters for statistics: they order nothing and nobody decides by them, so
 //! a model checker need not explore their interleavings.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A number that many threads add to and some read, without any ordering.
 #[derive(Debug, Default)]
@@ -41,6 +41,31 @@ impl Counter {
     /// The value now.
     #[inline]
     pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A number that is set under a lock, and read without it. It may be old: a reader that decides by it looks again under the
+/// lock, or is right with any value.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Gauge(AtomicU32);
+
+impl Gauge {
+    /// A gauge at zero.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Sets the number. The caller has the lock.
+    #[inline]
+    pub fn set(&self, n: u32) {
+        self.0.store(n, Relaxed);
+    }
+
+    /// The number, now or of late.
+    #[inline]
+    pub fn get(&self) -> u32 {
         self.0.load(Relaxed)
     }
 }

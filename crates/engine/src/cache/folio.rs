@@ -101,7 +101,7 @@ pub struct Folio {
     pub(super) pages: AtomicU8,
     /// Pages that were asked of the frame pool. Immutable while allocated.
     pub(super) frame_pages: AtomicU8,
-    /// Which reclaim list the folio is on. Protected by the lists' lock.
+    /// Which reclaim list of which shard the folio is on: `reclaim::lists` says when it changes.
     pub(crate) list: AtomicU8,
     /// 1 while copies of its pages are being written to the store: Linux's PG_writeback. Set under the folio lock, by a
     /// thread that has a reference; that thread clears it without. Not a bit of `state`: a write-back ends at any time,
@@ -115,7 +115,7 @@ pub struct Folio {
     pub(super) error: AtomicU32,
     /// Next in the bucket. Protected by the bucket's lock.
     pub(super) bucket_next: AtomicU32,
-    /// Neighbours on a reclaim list. Protected by the lists' lock. While the
+    /// Neighbours on a reclaim list. Protected by the shard's lock. While the
     /// folio is being read, and so on no list: the next folio of the read.
     pub(crate) list_next: AtomicU32,
     /// See `list_next`.

@@ -9,7 +9,7 @@ use crate::slab::Slab;
 use sync::atomic::Ordering;
 use sync::wait::WaitWord;
 
-/// Pages that are looked at for a batch, at most: faults wait for the lists' lock meanwhile.
+/// Pages that are looked at for a batch, at most: faults wait for a shard's lock meanwhile.
 const LOOK: usize = 1024;
 /// Batches of one call.
 const BATCHES: usize = 16;
@@ -89,18 +89,21 @@ impl Lists {
     /// The dirty ones of the folios that go next, which are `pages` pages in all; returns how many. They stay on
     /// their lists.
     fn next_dirty(&self, folios: &Slab<Folio>, pages: usize, out: &mut [u32]) -> usize {
-        let lists = self.heads();
-        let (mut count, mut looked_at) = (0, 0);
-        for mut next in lists.mapped() {
-            while next != NO_FOLIO && looked_at < pages && count < out.len() {
-                let folio = folios.get(next);
-                let is_free = folio.state() & (flag::DIRTY | flag::LOCKED) == flag::DIRTY;
-                if is_free && !folio.is_writeback() {
-                    out[count] = next;
-                    count += 1;
+        let shards = self.shards_in_use().max(1);
+        let mut count = 0;
+        for shard in self.shards() {
+            let mut looked_at = 0;
+            for mut next in shard.mapped() {
+                while next != NO_FOLIO && looked_at < pages / shards && count < out.len() {
+                    let folio = folios.get(next);
+                    let is_free = folio.state() & (flag::DIRTY | flag::LOCKED) == flag::DIRTY;
+                    if is_free && !folio.is_writeback() {
+                        out[count] = next;
+                        count += 1;
+                    }
+                    looked_at += folio.pages();
+                    next = folio.list_next.load(Ordering::Relaxed);
                 }
-                looked_at += folio.pages();
-                next = folio.list_next.load(Ordering::Relaxed);
             }
         }
         count

@@ -175,7 +175,7 @@ impl Node {
         // its list. One that is being read is on no list yet: another folio's
         // slot was isolated.
         if folio.state() & (flag::UPTODATE | flag::ERROR) != 0 {
-            self.lru.lists.add(&self.folios, folio);
+            self.lru.lists.put_back(&self.folios, folio);
         }
         false
     }
