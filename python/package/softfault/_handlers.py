@@ -7,7 +7,6 @@ install a handler install softfault's in front of it again. It passes on signals
 
 from __future__ import annotations
 
-import faulthandler
 import functools
 import signal
 
@@ -28,5 +27,8 @@ def _in_front_after(module, name):
 
 
 def _install():
+    # Not at the top: Python 3.13 refuses it in a sub-interpreter, and the native part says first that it does not support those.
+    import faulthandler
+
     for module, name in ((faulthandler, "enable"), (faulthandler, "disable"), (signal, "signal")):
         _in_front_after(module, name)

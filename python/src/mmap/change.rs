@@ -23,6 +23,11 @@ impl Mmap {
             let text = "mmap can't resize a readonly or copy-on-write memory map.";
             return Err(PyTypeError::new_err(text));
         }
+        if !self.trackfd {
+            return Err(PyValueError::new_err(
+                "mmap can't resize with trackfd=False: it keeps no file",
+            ));
+        }
         let len = usize::try_from(newsize)
             .ok()
             .filter(|&len| {

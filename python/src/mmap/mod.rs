@@ -45,6 +45,8 @@ pub struct Mmap {
     access: Access,
     /// Byte of the file that it begins with. Immutable.
     offset: u64,
+    /// Whether it keeps a file for `size` and `resize`.
+    trackfd: bool,
 }
 
 /// The mutable state of a map.
@@ -160,6 +162,7 @@ impl Mmap {
             }),
             access: arguments.access(),
             offset: offset as u64,
+            trackfd,
         })
     }
 

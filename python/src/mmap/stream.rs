@@ -8,6 +8,7 @@ use memchr::memchr;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::io;
 
 /// Bytes that are looked through for the end of a line at first; each further step has twice as many.
 const LINE: usize = 4 << 10;
@@ -49,9 +50,10 @@ impl Mmap {
         Ok(self.position())
     }
 
-    /// Moves the position to a byte, counted from the start, from the position (whence 1), or from the end (whence 2).
+    /// Moves the position to a byte, counted from the start, from the position (whence 1), or from the end (whence 2). Returns the
+    /// new position.
     #[pyo3(signature = (pos, whence=0, /))]
-    fn seek(&self, pos: isize, whence: i32) -> PyResult<()> {
+    fn seek(&self, pos: isize, whence: i32) -> PyResult<usize> {
         let memory = self.memory()?;
         let from = match whence {
             0 => 0,
@@ -63,7 +65,7 @@ impl Mmap {
         match to.filter(|&to| to <= memory.len()) {
             Some(to) => {
                 self.go_to(to);
-                Ok(())
+                Ok(to)
             }
             None => Err(PyValueError::new_err("seek out of range")),
         }
@@ -160,6 +162,9 @@ impl Mmap {
     /// Size of the file, which may be longer than the map.
     fn size(&self) -> PyResult<u64> {
         let memory = self.memory()?;
+        if !self.trackfd {
+            return Err(raised(io::Error::from_raw_os_error(libc::EBADF)));
+        }
         let state = self.state();
         match &state.file {
             Some(file) => Ok(file.metadata().map_err(raised)?.len()),
