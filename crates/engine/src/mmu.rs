@@ -138,6 +138,11 @@ pub trait Mmu: Send + Sync {
     /// Gives a whole reservation back.
     fn release(&self, window: Reservation);
 
+    /// The same, of one that was zapped as a whole, by [`zap_all`](Self::zap_all), and that nothing was mapped into since.
+    fn release_zapped(&self, window: Reservation) {
+        self.release(window);
+    }
+
     /// A part of a reservation that is still held was given back: a touch from before
     /// may arrive now.
     fn part_released(&self, _part: &Range<usize>) {}
@@ -316,6 +321,13 @@ pub trait Mmu: Send + Sync {
     /// Unmaps all the ranges, in one go where the system can. They lie in
     /// reservations that are still held.
     fn zap(&self, ranges: &[Range<usize>]);
+
+    /// The same. True if it is certain that nothing is left in any of them: a system may refuse to unmap what the program
+    /// has sealed.
+    fn zap_all(&self, ranges: &[Range<usize>]) -> bool {
+        self.zap(ranges);
+        false
+    }
 
     /// Copies mapped bytes out: `false` if a page of `addr..` is missing.
     ///

@@ -45,7 +45,7 @@ use crate::page::Protection;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 use sync::Arc;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 mod adopt;
 mod advise;
@@ -115,6 +115,8 @@ pub struct Anonymous {
     pub(crate) swap_cache: Option<SwapCache>,
     /// The space that maps it, or [`NO_SPACE`]. Set once.
     space: AtomicU64,
+    /// All of the window was zapped by one call, and nobody has mapped it since. Written under `mmap_lock` for write.
+    is_zapped: AtomicBool,
     keeps: Keeps,
     /// Of small memory, the first writes.
     pub(crate) first_writes: FirstWrites,
@@ -202,6 +204,7 @@ impl Anonymous {
             pages,
             swap_cache,
             space: AtomicU64::new(NO_SPACE),
+            is_zapped: AtomicBool::new(false),
             keeps: Keeps::default(),
             first_writes: FirstWrites::default(),
         });
@@ -286,6 +289,8 @@ impl Anonymous {
     /// # Panics
     /// If another has mapped it before.
     pub(crate) fn claim(&self, space: u64) -> bool {
+        // Relaxed, as in `zapped`.
+        self.is_zapped.store(false, Ordering::Relaxed);
         // Relaxed: only compared; `mmap_lock` of the space orders the rest.
         let (set, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         match self.space.compare_exchange(NO_SPACE, space, set, failed) {
@@ -312,7 +317,7 @@ impl Drop for Anonymous {
         let all = self.addresses();
         if let Some(out) = self.count_out(all) {
             self.node.mmu.zap(core::slice::from_ref(&out.zap));
-            self.zapped(&out);
+            self.zapped(&out, false);
         }
         if let Some(cache) = self.swap_cache.take() {
             // Before its addresses are another's.
@@ -320,7 +325,11 @@ impl Drop for Anonymous {
         }
         let budget = &self.node.budget;
         self.pages.uncharge(budget);
-        self.node.mmu.release(self.window.reservation().clone());
+        let window = self.window.reservation().clone();
+        match self.is_zapped.load(Ordering::Relaxed) {
+            true => self.node.mmu.release_zapped(window),
+            false => self.node.mmu.release(window),
+        }
         self.node.let_go(self.window.table_pages());
     }
 }

@@ -11,6 +11,7 @@ use crate::mmu::gather::{Gathered, MmuGather, ZapPiece};
 use crate::mmu::{Mmu, TABLE_SPAN};
 use core::ops::Range;
 use sync::Arc;
+use sync::atomic::Ordering;
 
 impl Anonymous {
     /// Counts the residents of `range`, in the window, out, and gives up all slots of
@@ -88,7 +89,7 @@ impl Anonymous {
     pub(crate) fn leave_behind(&self, pgoff: u64, bytes: usize) {
         let start = self.window.address(pgoff, 0);
         if let Some(out) = self.count_out(start..start + bytes) {
-            self.zapped(&out);
+            self.zapped(&out, false);
         }
     }
 }
@@ -99,7 +100,11 @@ impl Gathered for Anonymous {
     }
 
     /// The pages that were counted out have been zapped: pays them back.
-    fn zapped(&self, out: &ZapPiece) {
+    fn zapped(&self, out: &ZapPiece, gone: bool) {
+        if gone && out.zap == self.addresses() {
+            // Relaxed: mapping it again needs `mmap_lock`, and its drop comes after all other uses.
+            self.is_zapped.store(true, Ordering::Relaxed);
+        }
         let budget = &self.node.budget;
         for span in self.window.spans(out.zap.clone()) {
             self.window.zapped_if_out(&span, budget);

@@ -25,8 +25,8 @@ pub trait Gathered: Send + Sync {
     /// The page tables that have them.
     fn mmu(&self) -> &Arc<dyn Mmu>;
 
-    /// The pages that were counted out have been zapped.
-    fn zapped(&self, out: &ZapPiece);
+    /// The pages that were counted out have been zapped; `gone`: certainly all of them.
+    fn zapped(&self, out: &ZapPiece, gone: bool);
 }
 
 /// Pieces that are on their way out: zapped at the latest when this is dropped.
@@ -63,11 +63,12 @@ impl MmuGather {
         for (range, piece) in ranges.iter_mut().zip(pieces.iter().flatten()) {
             *range = piece.1.zap.clone();
         }
+        let mut gone = false;
         if let Some((of, _)) = pieces.first().and_then(Option::as_ref) {
-            of.mmu().zap(&ranges[..pieces.len()]);
+            gone = of.mmu().zap_all(&ranges[..pieces.len()]);
         }
         for (of, out) in pieces.iter_mut().filter_map(Option::take) {
-            of.zapped(&out);
+            of.zapped(&out, gone);
         }
         self.count = 0;
     }

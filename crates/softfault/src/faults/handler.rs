@@ -111,10 +111,14 @@ pub fn program_sigbus(now: Option<&sigaction>) -> Option<sigaction> {
 /// Gets in front again of a handler that was installed after ours, unless it is trusted.
 /// Cheap where nobody was: one system call.
 pub fn get_in_front() {
-    // Relaxed: a program that trusts a handler says so before it installs it.
-    if chain::is_begun() && !TRUSTED.load(Relaxed) {
+    if may_get_in_front() {
         install();
     }
+}
+
+fn may_get_in_front() -> bool {
+    // Relaxed: a program that trusts a handler says so before it installs it.
+    chain::is_begun() && !TRUSTED.load(Relaxed)
 }
 
 /// Handlers that are installed after ours pass our signals on: they stay in front.
@@ -133,8 +137,11 @@ pub(crate) fn check_handlers(trust: bool, masked: &Masked) -> io::Result<()> {
         trust_handlers();
         return Ok(());
     }
-    get_in_front();
-    if state() == Installed::Replaced {
+    let in_force = match may_get_in_front() {
+        true => install(),
+        false => state(),
+    };
+    if in_force == Installed::Replaced {
         return Err(io::Error::other(
             "a SIGBUS handler is installed again and again after the engine's: faults would \
              not be served (trust_signal_handlers(true) if it passes on signals that it does not know)",

@@ -1,6 +1,7 @@
 //! A map's private memory, which is the child's own once the process has forked.
 
 use super::registry;
+use crate::signal::{self, Masked};
 use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use softfault_engine::anon::Anonymous;
@@ -32,9 +33,9 @@ impl Memory {
     }
 
     /// Lets children inherit it. It is mapped.
-    pub(crate) fn lend(&mut self) {
+    pub(crate) fn lend(&mut self, masked: &Masked) {
         self.lent = true;
-        registry::know_memory(&self.place);
+        registry::know_memory(&self.place, masked);
     }
 
     /// True if it belongs to a parent of this process, which could not take it over.
@@ -43,7 +44,12 @@ impl Memory {
     }
 
     /// The memory itself, which children do not inherit any more.
-    pub(crate) fn into_inner(self) -> Arc<Anonymous> {
+    pub(crate) fn into_inner(mut self, masked: Option<&Masked>) -> Arc<Anonymous> {
+        if let Some(masked) = masked
+            && core::mem::take(&mut self.lent)
+        {
+            registry::forget_memory(&self.place, masked);
+        }
         Arc::clone(&self)
     }
 }
@@ -59,7 +65,7 @@ impl Deref for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.lent {
-            registry::forget_memory(&self.place);
+            registry::forget_memory(&self.place, &signal::masked());
         }
     }
 }

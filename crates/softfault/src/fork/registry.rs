@@ -2,6 +2,7 @@
 
 use super::AcrossFork;
 use super::memory::LentMemory;
+use crate::signal::{Masked, masked};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -20,8 +21,7 @@ pub(super) fn lock() -> MutexGuard<'static, Option<Registry>> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn change<T>(change: impl FnOnce(&mut Registry) -> T) -> T {
-    let _masked = crate::signal::masked();
+fn change<T>(_masked: &Masked, change: impl FnOnce(&mut Registry) -> T) -> T {
     change(lock().get_or_insert_with(Registry::default))
 }
 
@@ -29,22 +29,22 @@ fn change<T>(change: impl FnOnce(&mut Registry) -> T) -> T {
 pub(crate) fn know_engine<E: AcrossFork>(engine: &Arc<E>) {
     let place = Arc::as_ptr(engine) as usize;
     let engine: Weak<dyn AcrossFork> = Arc::<E>::downgrade(engine);
-    change(|known| known.engines.insert(place, engine));
+    change(&masked(), |known| known.engines.insert(place, engine));
 }
 
 /// An engine that is being dropped.
 pub(crate) fn forget_engine<E: AcrossFork>(engine: &E) {
     let place = core::ptr::from_ref(engine) as usize;
-    let known = change(|known| known.engines.remove(&place));
+    let known = change(&masked(), |known| known.engines.remove(&place));
     drop(known);
 }
 
-pub(super) fn know_memory(memory: &Arc<LentMemory>) {
+pub(super) fn know_memory(memory: &Arc<LentMemory>, masked: &Masked) {
     let place = Arc::as_ptr(memory) as usize;
-    change(|known| known.memory.insert(place, memory.clone()));
+    change(masked, |known| known.memory.insert(place, memory.clone()));
 }
 
-pub(super) fn forget_memory(memory: &Arc<LentMemory>) {
+pub(super) fn forget_memory(memory: &Arc<LentMemory>, masked: &Masked) {
     let place = Arc::as_ptr(memory) as usize;
-    change(|known| known.memory.remove(&place));
+    change(masked, |known| known.memory.remove(&place));
 }

@@ -6,7 +6,6 @@ use crate::files::Look;
 use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use crate::private::{FilePart, Private};
-use crate::reached::AccessPath;
 use crate::{Advice, Engine, signal};
 use std::fs::File;
 use std::io;
@@ -151,11 +150,6 @@ pub(super) fn kind(
             on_truncate: engine.inner.options.on_truncate,
         }),
     };
-    let private = Private::new(
-        (managed, &engine.inner.files),
-        AccessPath::ByLoads,
-        len,
-        part,
-    )?;
+    let private = Private::new((managed, &engine.inner.files), Some(&masked), len, part)?;
     Ok(MmapMutKind::Managed(private))
 }

@@ -3,7 +3,6 @@
 use super::{MmapMut, MmapMutKind};
 use crate::private::Private;
 use crate::range::whole_pages;
-use crate::reached::AccessPath;
 use crate::signal;
 use core::ops::Range;
 use std::io;
@@ -25,7 +24,7 @@ impl MmapMut {
             let masked = signal::masked();
             inner.check_signals(&masked)?;
             let of = (self.managed(), &inner.files);
-            Private::new(of, AccessPath::ByLoads, len, private.file_from(pages.start))?
+            Private::new(of, Some(&masked), len, private.file_from(pages.start))?
         };
         let anew = Self::new(&self.engine, MmapMutKind::Managed(anew));
         let mut copy = vec![0; PIECE.min(pages.len())];

@@ -28,6 +28,7 @@ use crate::generation::PerProcess;
 use crate::managed::Managed;
 use crate::process;
 use crate::reached::AccessPath;
+use crate::signal::Masked;
 use crate::store::FileStore;
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
@@ -76,13 +77,18 @@ struct KeptPages {
 }
 
 impl Private {
-    /// `len` bytes, which are more than 0, of zeros, or of a part of a file.
+    /// `len` bytes, which are more than 0, of zeros, or of a part of a file. Memory that is
+    /// reached by loads needs `masked` signals; without, it is reached by calls.
     pub(crate) fn new(
         (managed, files): (&Managed, &Files),
-        reached: AccessPath,
+        masked: Option<&Masked>,
         len: usize,
         part: Option<FilePart>,
     ) -> io::Result<Self> {
+        let reached = match masked {
+            Some(_) => AccessPath::ByLoads,
+            None => AccessPath::ByCalls,
+        };
         if let (AccessPath::ByLoads, Some(process)) = (reached, process::get()) {
             process.mmu().prepare_pins();
         }
@@ -112,7 +118,7 @@ impl Private {
             kept: PerProcess::default(),
         };
         map.enter(managed, map.window())?;
-        map.lend();
+        map.lend(masked);
         Ok(map)
     }
 
@@ -138,9 +144,9 @@ impl Private {
     }
 
     /// Children inherit it from now on, if it is memory of the process's.
-    fn lend(&mut self) {
-        if self.reached == AccessPath::ByLoads {
-            self.anon.lend();
+    fn lend(&mut self, masked: Option<&Masked>) {
+        if let Some(masked) = masked {
+            self.anon.lend(masked);
         }
     }
 
@@ -177,9 +183,9 @@ impl Private {
 
     /// Takes it away; nobody has a reference to the bytes any more.
     pub(crate) fn unmap(self, managed: &Managed) {
-        let _masked = self.reached.masked();
+        let masked = self.reached.masked();
         let window = self.window();
-        let anon = self.anon.into_inner();
+        let anon = self.anon.into_inner(masked.as_ref());
         managed.unmap_window(window);
         give_up(anon);
     }

@@ -4,6 +4,7 @@ use super::{Private, give_up, pages_for};
 use crate::error::too_large;
 use crate::fork::Memory;
 use crate::managed::Managed;
+use crate::signal::Masked;
 use crate::{UncheckedAdvice, error};
 use softfault_engine::anon::Anonymous;
 use softfault_engine::mm::{MoveError, Protection};
@@ -31,7 +32,7 @@ impl Private {
         let (old, room) = (self.window(), self.anon.addresses());
         let end = room.start + pages_for(bytes);
         {
-            let _masked = self.reached.masked();
+            let masked = self.reached.masked();
             if end < old.end {
                 let unmapped = managed.space.munmap(end..old.end, |_, _| {});
                 unmapped.map_err(error::mm)?;
@@ -41,7 +42,7 @@ impl Private {
                 if !may_move {
                     return Err(error::no_memory("the map cannot grow where it is"));
                 }
-                self.grow_elsewhere(managed, pages_for(bytes))?;
+                self.grow_elsewhere(managed, pages_for(bytes), masked.as_ref())?;
             }
         }
         self.len = new_len;
@@ -49,7 +50,12 @@ impl Private {
         Ok(())
     }
 
-    fn grow_elsewhere(&mut self, managed: &Managed, bytes: usize) -> io::Result<()> {
+    fn grow_elsewhere(
+        &mut self,
+        managed: &Managed,
+        bytes: usize,
+        masked: Option<&Masked>,
+    ) -> io::Result<()> {
         // Room for the next time: a map that grows step by step moves its pages seldom.
         let ample = self.anon.addresses().len().saturating_mul(2);
         let ample = ample.max(bytes).checked_next_multiple_of(TABLE_SPAN);
@@ -81,8 +87,8 @@ impl Private {
             });
         }
         let old = core::mem::replace(&mut self.anon, Memory::new(longer));
-        self.lend();
-        give_up(old.into_inner());
+        self.lend(masked);
+        give_up(old.into_inner(masked));
         match read_only {
             true => restrict(&self.anon),
             false => Ok(()),

@@ -63,7 +63,7 @@ impl SoftMapMut {
         let place = (&engine.inner.managed, &engine.inner.files);
         let forks = engine.forks();
         // A map of nothing has a page that nobody sees.
-        let private = Private::new(place, AccessPath::ByCalls, len.max(1), part)?;
+        let private = Private::new(place, None, len.max(1), part)?;
         Ok(Self {
             engine: engine.clone(),
             private: Some(private),

@@ -60,8 +60,8 @@ pub struct UffdMmu {
     made: AtomicUsize,
     /// All windows, for a child of fork to close. Never locked by a fault.
     windows: Mutex<WindowEnds>,
-    released: Released,
-    spare: SpareWindows,
+    pub(super) released: Released,
+    pub(super) spare: SpareWindows,
     /// Where the windows start that were reserved for writing and may only be read, or some of whose pages once could.
     restricted: Mutex<BTreeSet<usize>>,
     pub(super) in_place: InPlace,
@@ -328,7 +328,7 @@ pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(
 }
 
 /// Takes a mapping away.
-fn unmap(range: Range<usize>) {
+pub(super) fn unmap(range: Range<usize>) {
     if !range.is_empty() {
         // SAFETY: a part of a mapping that was just made and is not used.
         unsafe { sync::kernel_calls::munmap(range.start as *mut c_void, range.end - range.start) };
@@ -399,35 +399,11 @@ impl Mmu for UffdMmu {
     }
 
     fn release(&self, window: Reservation) {
-        let range = window.range();
-        let forgotten = self.windows().remove(&range.start);
-        let (_, protection) = forgotten.expect("a window is released once");
-        self.released.push(&range);
-        if self.in_place.take_handed_back(range.start) {
-            return;
-        }
-        if self.given.parts().has_any(&range) {
-            // Not with the parts in hand: a fork takes them after this list.
-            self.restricted().remove(&range.start);
-            let mut given = self.given.parts_mut();
-            given.unmapped_with(&range).into_iter().for_each(unmap);
-            given.forget_window(&range);
-            return;
-        }
-        // A file's own mapping, which is no window any more.
-        if self.in_place.forget(range.start) {
-            return unmap(range);
-        }
-        // Empty already, unless a count was lost: the next owner of the
-        // window must not see old pages.
-        let emptied = self.zap.one(&range);
-        // One that may not be written to is of no use to the next.
-        let restricted = self.restricted().remove(&range.start);
-        let goes = match emptied && !restricted {
-            true => self.spare.keep(window, protection),
-            false => Some(range),
-        };
-        goes.into_iter().for_each(unmap);
+        self.give_back(window, false);
+    }
+
+    fn release_zapped(&self, window: Reservation) {
+        self.give_back(window, true);
     }
 
     fn part_released(&self, part: &Range<usize>) {
@@ -586,6 +562,17 @@ impl Mmu for UffdMmu {
         for range in ranges {
             self.zap.zap(&given.served(range));
         }
+    }
+
+    fn zap_all(&self, ranges: &[Range<usize>]) -> bool {
+        if let [range] = ranges
+            && self.given.parts().is_empty()
+        {
+            let _stage = Stage::Zap.span();
+            return self.zap.one(range);
+        }
+        self.zap(ranges);
+        false
     }
 
     unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {

@@ -7,6 +7,7 @@
 //! None is kept where windows are a program's own maps by `mmap(2)`: it may map something else where it has just
 //! unmapped one.
 
+use super::mmu::{UffdMmu, unmap};
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use softfault_engine::mm::Protection;
@@ -61,5 +62,40 @@ impl SpareWindows {
         let mut windows = self.windows();
         windows.push((window, protection));
         (windows.len() > MOST).then(|| windows.remove(0).0.range())
+    }
+}
+
+impl UffdMmu {
+    /// Gives a whole window back; `is_zapped`: it was zapped as a whole, and nothing is in it.
+    pub(super) fn give_back(&self, window: Reservation, is_zapped: bool) {
+        let range = window.range();
+        let forgotten = self.windows().remove(&range.start);
+        let (_, protection) = forgotten.expect("a window is released once");
+        self.released.push(&range);
+        if self.in_place.take_handed_back(range.start) {
+            return;
+        }
+        if self.given.parts().has_any(&range) {
+            // Not with the parts in hand: a fork takes them after this list.
+            self.restricted().remove(&range.start);
+            let mut given = self.given.parts_mut();
+            given.unmapped_with(&range).into_iter().for_each(unmap);
+            given.forget_window(&range);
+            return;
+        }
+        // A file's own mapping, which is no window any more.
+        if self.in_place.forget(range.start) {
+            return unmap(range);
+        }
+        // Empty already, unless a count was lost: the next owner of the
+        // window must not see old pages.
+        let emptied = is_zapped || self.zap.one(&range);
+        // One that may not be written to is of no use to the next.
+        let restricted = self.restricted().remove(&range.start);
+        let goes = match emptied && !restricted {
+            true => self.spare.keep(window, protection),
+            false => Some(range),
+        };
+        goes.into_iter().for_each(unmap);
     }
 }
