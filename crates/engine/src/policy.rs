@@ -11,7 +11,7 @@
 //! |---|---|---|---|
 //! | [`VmaLockKind`] | `lock` | `rwsem`, `refcount`, `biased` | 004, and beyond |
 //! | [`VmaReuse`] | `reuse` | `rcu`, `typesafe` | 004 |
-//! | [`MmapQueue`] | `mmap` | `phase-fair`, `linux` | 000: its kernel's |
+//! | [`MmapQueue`] | `mmap` | `phase-fair`, `steal`, `linux` | 000: its kernel's; `steal` is ours |
 //! | [`RetryLock`] | `retry` | `mmap-lock`, `vma-lock`, `held` | 000, 002 |
 //! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
@@ -44,9 +44,13 @@ pub enum VmaLockKind {
 /// The order in which waiting readers and writers get `mmap_lock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MmapQueue {
-    /// Readers and writers take turns: a reader waits for one writer at most.
-    #[default]
+    /// Readers and writers take turns: a reader waits for one writer at most, and writers go in
+    /// the order of their coming.
     PhaseFair,
+    /// The same for readers, but a writer that runs may take the free lock before one that
+    /// sleeps, a few times.
+    #[default]
+    Steal,
     /// A reader waits for all writers that came before it, or before another
     /// waiting reader: Linux's queue.
     Linux,
@@ -297,6 +301,7 @@ const VMA_LOCK: Names<VmaLockKind> = &[
 const VMA_REUSE: Names<VmaReuse> = &[("rcu", VmaReuse::Rcu), ("typesafe", VmaReuse::TypeSafe)];
 const MMAP_QUEUE: Names<MmapQueue> = &[
     ("phase-fair", MmapQueue::PhaseFair),
+    ("steal", MmapQueue::Steal),
     ("linux", MmapQueue::Linux),
 ];
 const RETRY_LOCK: Names<RetryLock> = &[
@@ -477,6 +482,7 @@ mod tests {
             "lock=biased",
             "lock=rwsem+reuse=rcu",
             "mmap=linux+retry=mmap-lock",
+            "mmap=phase-fair",
             "retry=held",
             "miss=both",
             "share=i-mmap-rwsem",
@@ -487,7 +493,7 @@ mod tests {
             let policies: Policies = text.parse().unwrap();
             assert_eq!(policies.to_string(), text);
         }
-        let default: Policies = "lock=refcount+pin=yes".parse().unwrap();
+        let default: Policies = "lock=refcount+mmap=steal+pin=yes".parse().unwrap();
         assert_eq!(default, Policies::default());
     }
 

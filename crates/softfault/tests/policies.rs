@@ -79,7 +79,7 @@ fn every_policy_gets_its_readers_through() {
         "retry=held+pin=no",
         "retry=held+miss=p1",
         "pin=no+miss=both",
-        "mmap=phase-fair+retry=mmap-lock",
+        "mmap=steal+retry=mmap-lock",
     ] {
         let engine = engine(policies, AsyncReads::Auto);
         thread::scope(|scope| {

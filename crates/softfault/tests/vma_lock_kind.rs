@@ -42,11 +42,12 @@ fn use_it(engine: &Engine) {
 #[test]
 fn the_first_engine_chooses_the_locks() {
     let kinds = [
-        "lock=rwsem+mmap=phase-fair",
+        "lock=rwsem+mmap=steal",
+        "lock=refcount+mmap=steal",
+        "lock=biased+mmap=steal",
         "lock=refcount+mmap=phase-fair",
-        "lock=biased+mmap=phase-fair",
         "lock=refcount+mmap=linux",
-        "lock=refcount+mmap=phase-fair+reuse=rcu",
+        "lock=refcount+mmap=steal+reuse=rcu",
     ];
     let Some(first) = child::scenario() else {
         for kind in kinds {

@@ -76,7 +76,7 @@ pub fn words(on: &str) -> String {
         "lock=biased" => "VMA locks as one count, and a word a processor where many read",
         "reuse=rcu" => "slots of VMAs are reused after a grace period: the baseline",
         "mmap=linux" => "mmap_lock with Linux's queue of readers and writers",
-        "mmap=phase-fair" => "readers and writers take turns at mmap_lock",
+        "mmap=phase-fair" => "writers get mmap_lock in the order of their coming",
         "retry=mmap-lock" => "after I/O a fault comes back under mmap_lock: the baseline",
         "retry=vma-lock" => "after I/O a fault comes back under its VMA lock",
         "retry=held" => "a fault keeps its VMA lock over I/O",

@@ -316,7 +316,7 @@ fn help_is_no_error() {
         "direct",
         "kernel-sequential",
         "softfault:POLICIES",
-        "mmap=phase-fair|linux",
+        "mmap=steal|phase-fair|linux",
         "retry=vma-lock|mmap-lock|held",
         "miss=adaptive|baseline|p1|p2|both",
         "share=vma-lock|document|i-mmap-rwsem",

@@ -14,6 +14,8 @@ use sync::machine::{self, Config, Heap, Report};
 #[global_allocator]
 static HEAP: Heap = Heap;
 
+const QUEUES: [MmapQueue; 3] = [MmapQueue::Steal, MmapQueue::PhaseFair, MmapQueue::Linux];
+
 fn config(cores: usize, seed: u64) -> Config {
     Config::new(topology(2, cores.div_ceil(2) as u16), cores, seed)
 }
@@ -54,7 +56,7 @@ fn a_mutex_excludes_on_more_threads_than_cores() {
 
 #[test]
 fn readers_share_and_writers_do_not() {
-    for queue in [MmapQueue::PhaseFair, MmapQueue::Linux] {
+    for queue in QUEUES {
         let (sum, _) = machine::run(config(8, 3), || {
             let sem = Arc::new(RwSem::with_queue(Arc::new(rig::VirtualClock), queue));
             let value = Arc::new(sync::atomic::AtomicU64::new(0));
@@ -79,6 +81,36 @@ fn readers_share_and_writers_do_not() {
         .expect("nobody waits for ever");
         assert_eq!(sum, 8 * 10);
     }
+}
+
+/// Writers that slept, of 800, where eight threads take a lock on two cores again and
+/// again, for a sixth of their time.
+fn writers_that_sleep(queue: MmapQueue) -> u64 {
+    let (waits, _) = machine::run(config(2, 1), move || {
+        let sem = Arc::new(RwSem::with_queue(Arc::new(rig::VirtualClock), queue));
+        let shared = sem.clone();
+        all(8, move |_| {
+            for _ in 0..100 {
+                let guard = shared.write();
+                sync::work(2_000);
+                drop(guard);
+                sync::work(10_000);
+            }
+        });
+        sem.write_waits().snapshot()
+    })
+    .expect("nobody waits for ever");
+    assert_eq!(waits.count, 800);
+    waits.count - waits.ranges[0]
+}
+
+#[test]
+fn threads_that_take_a_lock_all_the_time_are_no_convoy() {
+    // Virtual time, and one outcome for a seed.
+    let [steal, phase_fair, linux] = QUEUES.map(writers_that_sleep);
+    println!("writers that slept, of 800: steal {steal}, phase-fair {phase_fair}, linux {linux}");
+    assert!(phase_fair > 700, "{phase_fair}");
+    assert!(4 * steal < phase_fair, "{steal}");
 }
 
 /// Faults of all cores in one mapping.

@@ -2,7 +2,8 @@
 //!
 //! - [`Mutex`]: one word; for short sections that never touch managed memory.
 //! - [`RwSem`]: reader-writer lock, beneath `mmap_lock`; it is [`RawRwSem`], which is
-//!   fair, or [`QueuedRwSem`], which is as Linux's, with statistics.
+//!   fair, [`StealRwSem`], which lets a writer that runs pass those that sleep, a few
+//!   times, or [`QueuedRwSem`], which is as Linux's, with statistics.
 //! - [`order`]: which lock may be waited for under which, checked in debug builds.
 //! - [`WaitStats`]: how often and how long a lock was waited for.
 //!
@@ -14,10 +15,12 @@ pub mod order;
 pub mod queued_rwsem;
 pub mod raw_rwsem;
 pub mod rwsem;
+pub mod steal_rwsem;
 pub mod wait_stats;
 
 pub use mutex::{Mutex, MutexGuard};
 pub use queued_rwsem::QueuedRwSem;
 pub use raw_rwsem::RawRwSem;
 pub use rwsem::{ReadGuard, RwSem, WriteGuard};
+pub use steal_rwsem::StealRwSem;
 pub use wait_stats::{WaitSnapshot, WaitStats};

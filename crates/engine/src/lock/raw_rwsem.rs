@@ -12,9 +12,9 @@
 //! One 64-bit word holds the whole state and is changed by compare-and-swap:
 //!
 //! ```text
-//!   62      48 47     33 32      18 17      3  2     1     0
-//!  | ticket   | writers | readers  | readers | phase | writer |
-//!  | next in  | waiting | waiting  | inside  |       | inside |
+//!   63      62      48 47     33 32      18 17      3  2     1     0
+//!  | woken | ticket   | writers | readers  | readers | phase | writer |
+//!  |       | next in  | waiting | waiting  | inside  |       | inside |
 //! ```
 //!
 //! A leaving thread hands the lock over *in that word*: the new owners are inside
@@ -31,26 +31,29 @@ use sync::hint;
 use sync::wait::WaitWord;
 
 /// Threads of one kind that may be inside or wait: 15 bits.
-const FIELD: u64 = (1 << 15) - 1;
+pub(super) const FIELD: u64 = (1 << 15) - 1;
 
 /// The most readers that can be inside.
 pub const MOST_READERS: u64 = FIELD;
 
-const WRITER: u64 = 1;
+pub(super) const WRITER: u64 = 1;
 /// Counts, modulo 4, the batches of waiting readers that were let in.
 const PHASE: u64 = 1 << 1;
 const PHASES: u64 = 4;
-const READER: u64 = 1 << 3;
-const WAITING_READER: u64 = 1 << 18;
-const WAITING_WRITER: u64 = 1 << 33;
-const TICKET: u64 = 1 << 48;
+pub(super) const READER: u64 = 1 << 3;
+pub(super) const WAITING_READER: u64 = 1 << 18;
+pub(super) const WAITING_WRITER: u64 = 1 << 33;
+pub(super) const TICKET: u64 = 1 << 48;
+/// The first of the waiting writers was woken, to look: only where writers steal
+/// ([`StealRwSem`](super::StealRwSem)).
+pub(super) const WOKEN: u64 = 1 << 63;
 
-const fn field(state: u64, unit: u64) -> u64 {
+pub(super) const fn field(state: u64, unit: u64) -> u64 {
     (state / unit) & FIELD
 }
 
 /// The phase after that of `state`.
-const fn next_phase(state: u64) -> u64 {
+pub(super) const fn next_phase(state: u64) -> u64 {
     (state / PHASE + 1) % PHASES
 }
 
@@ -59,7 +62,7 @@ const fn next_phase(state: u64) -> u64 {
 /// user has to leave by a call: there are no guards here.
 pub struct RawRwSem<const WRITE_GATES: usize> {
     /// See the module's text.
-    state: AtomicU64,
+    pub(super) state: AtomicU64,
     /// The phase that the last batch of waiting readers began.
     read_gate: WaitWord,
     /// Word `t % WRITE_GATES` holds the last ticket `t` granted there, plus 1.
@@ -218,6 +221,15 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
     /// address only and may come after others have given the lock up.
     #[inline]
     pub fn leave_read(&self) {
+        if let Some(ticket) = self.read_left() {
+            self.open_write_gate(ticket);
+        }
+    }
+
+    /// A reader leaves: the ticket of the writer that it let in, whose gate is not
+    /// open yet.
+    #[inline]
+    pub(super) fn read_left(&self) -> Option<u64> {
         // Release pairs with the Acquire of the next writer's coming. Acquire:
         // the last reader hands over to a waiting writer, which only meets this
         // thread's change of the gate; the work of the readers before has to be in it.
@@ -233,9 +245,8 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
             )
         });
         let old = old.expect("a reader inside can leave");
-        if field(old, READER) == 1 && field(old, WAITING_WRITER) > 0 {
-            self.open_write_gate(field(old, TICKET));
-        }
+        let is_last = field(old, READER) == 1 && field(old, WAITING_WRITER) > 0;
+        is_last.then(|| field(old, TICKET))
     }
 
     /// A writer leaves; as `leave_read`.
@@ -256,12 +267,17 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
         });
         let old = old.expect("a writer inside can leave");
         if field(old, WAITING_READER) > 0 {
-            // Release pairs with the Acquire in `Turn::wait`.
-            self.read_gate.swap(next_phase(old) as u32, Release);
-            self.read_gate.wake(u32::MAX);
+            self.open_read_gate(old);
         } else if field(old, WAITING_WRITER) > 0 {
             self.open_write_gate(field(old, TICKET));
         }
+    }
+
+    /// Wakes the readers that were let in where the state was `old`.
+    pub(super) fn open_read_gate(&self, old: u64) {
+        // Release pairs with the Acquire in `Turn::wait`.
+        self.read_gate.swap(next_phase(old) as u32, Release);
+        self.read_gate.wake(u32::MAX);
     }
 
     fn open_write_gate(&self, ticket: u64) {
@@ -271,14 +287,14 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
         gate.wake(u32::MAX);
     }
 
-    fn write_gate(&self, ticket: u64) -> &WaitWord {
+    pub(super) fn write_gate(&self, ticket: u64) -> &WaitWord {
         &self.write_gates[ticket as usize % WRITE_GATES]
     }
 
     /// Changes the state to the result of `change` and returns the state
     /// before; None if `change` returns none. `order` is that of the change.
     #[inline]
-    fn update(
+    pub(super) fn update(
         &self,
         order: sync::atomic::Ordering,
         mut change: impl FnMut(u64) -> Option<u64>,
@@ -319,14 +335,14 @@ fn is_free(state: u64) -> bool {
 }
 
 /// All the `waiting` readers go in.
-fn grant_read(state: u64, waiting: u64) -> u64 {
+pub(super) fn grant_read(state: u64, waiting: u64) -> u64 {
     let rest = state & !((PHASES - 1) * PHASE);
     rest + next_phase(state) * PHASE - waiting * WAITING_READER + waiting * READER
 }
 
 /// The first of the waiting writers goes in.
-fn grant_write(state: u64) -> u64 {
+pub(super) fn grant_write(state: u64) -> u64 {
     let next = (field(state, TICKET) + 1) & FIELD;
-    let rest = state & !(FIELD * TICKET);
+    let rest = state & !((FIELD * TICKET) | WOKEN);
     rest + next * TICKET - WAITING_WRITER + WRITER
 }

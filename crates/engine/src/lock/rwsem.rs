@@ -1,13 +1,16 @@
-//! A reader-writer lock with its statistics: the fair lock of [`raw_rwsem`]
-//! or Linux's of [`queued_rwsem`], with the number and the time of its waits.
+//! A reader-writer lock with its statistics: the fair lock of [`raw_rwsem`], that
+//! of [`steal_rwsem`] or Linux's of [`queued_rwsem`], with the number and the time
+//! of its waits.
 //!
 //! [`raw_rwsem`]: super::raw_rwsem
+//! [`steal_rwsem`]: super::steal_rwsem
 //! [`queued_rwsem`]: super::queued_rwsem
 
 use sync::Arc;
 
 use super::queued_rwsem::{QueuedRwSem, ReadTurn, WriteTurn};
 use super::raw_rwsem::{MOST_READERS, RawRwSem, TryReadError, Turn};
+use super::steal_rwsem::{MOST_THEFTS, StealRwSem, StealTurn};
 use super::wait_stats::WaitStats;
 use crate::clock::Clock;
 use crate::policy::MmapQueue;
@@ -30,6 +33,8 @@ pub struct RwSem {
 enum Raw {
     /// Fair.
     PhaseFair(RawRwSem<WRITE_GATES>),
+    /// Fair to readers, and after some thefts to writers.
+    Steal(StealRwSem),
     /// Linux's.
     Queued(QueuedRwSem),
 }
@@ -45,6 +50,7 @@ impl RwSem {
         Self {
             raw: match queue {
                 MmapQueue::PhaseFair => Raw::PhaseFair(RawRwSem::new()),
+                MmapQueue::Steal => Raw::Steal(StealRwSem::new(MOST_THEFTS)),
                 MmapQueue::Linux => Raw::Queued(QueuedRwSem::new()),
             },
             clock,
@@ -57,12 +63,12 @@ impl RwSem {
     pub fn read(&self) -> ReadGuard<'_> {
         match &self.raw {
             Raw::PhaseFair(raw) => {
-                wait_counted(
-                    raw.read_or_queue(),
-                    Turn::wait,
-                    &self.read_waits,
-                    self.clock(),
-                );
+                let turn = raw.read_or_queue();
+                wait_counted(turn, Turn::wait, &self.read_waits, self.clock());
+            }
+            Raw::Steal(raw) => {
+                let turn = raw.read_or_queue();
+                wait_counted(turn, Turn::wait, &self.read_waits, self.clock());
             }
             Raw::Queued(raw) => {
                 let turn = raw.read_or_queue(self.clock());
@@ -75,11 +81,8 @@ impl RwSem {
     /// Goes in for reading if that needs no waiting.
     pub fn try_read(&self) -> Option<ReadGuard<'_>> {
         let entered = match &self.raw {
-            Raw::PhaseFair(raw) => match raw.try_read(MOST_READERS) {
-                Ok(()) => true,
-                Err(TryReadError::Writer) => false,
-                Err(TryReadError::Full) => panic!("too many readers"),
-            },
+            Raw::PhaseFair(raw) => is_inside(raw.try_read(MOST_READERS)),
+            Raw::Steal(raw) => is_inside(raw.try_read(MOST_READERS)),
             Raw::Queued(raw) => raw.try_read(),
         };
         if !entered {
@@ -96,6 +99,10 @@ impl RwSem {
                 let turn = raw.write_or_queue();
                 wait_counted(turn, Turn::wait, &self.write_waits, self.clock());
             }
+            Raw::Steal(raw) => {
+                let turn = raw.write_or_queue();
+                wait_counted(turn, StealTurn::wait, &self.write_waits, self.clock());
+            }
             Raw::Queued(raw) => {
                 let turn = raw.write_or_queue(self.clock());
                 let wait = |turn: WriteTurn<'_>| turn.wait(self.clock());
@@ -109,6 +116,7 @@ impl RwSem {
     pub fn try_write(&self) -> Option<WriteGuard<'_>> {
         let entered = match &self.raw {
             Raw::PhaseFair(raw) => raw.try_write(),
+            Raw::Steal(raw) => raw.try_write(),
             Raw::Queued(raw) => raw.try_write(),
         };
         if !entered {
@@ -122,6 +130,7 @@ impl RwSem {
     pub fn waiting_readers(&self) -> u64 {
         match &self.raw {
             Raw::PhaseFair(raw) => raw.waiting_readers(),
+            Raw::Steal(raw) => raw.waiting_readers(),
             Raw::Queued(raw) => raw.waiting_readers(),
         }
     }
@@ -130,6 +139,7 @@ impl RwSem {
     pub fn waiting_writers(&self) -> u64 {
         match &self.raw {
             Raw::PhaseFair(raw) => raw.waiting_writers(),
+            Raw::Steal(raw) => raw.waiting_writers(),
             Raw::Queued(raw) => raw.waiting_writers(),
         }
     }
@@ -153,8 +163,18 @@ impl core::fmt::Debug for RwSem {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match &self.raw {
             Raw::PhaseFair(raw) => raw.fmt(f),
+            Raw::Steal(raw) => raw.fmt(f),
             Raw::Queued(raw) => raw.fmt(f),
         }
+    }
+}
+
+/// True if a reader that does not wait is inside now.
+fn is_inside(tried: Result<(), TryReadError>) -> bool {
+    match tried {
+        Ok(()) => true,
+        Err(TryReadError::Writer) => false,
+        Err(TryReadError::Full) => panic!("too many readers"),
     }
 }
 
@@ -184,6 +204,7 @@ impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
         match &self.sem.raw {
             Raw::PhaseFair(raw) => raw.leave_read(),
+            Raw::Steal(raw) => raw.leave_read(),
             Raw::Queued(raw) => raw.leave_read(self.sem.clock()),
         }
     }
@@ -199,6 +220,7 @@ impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         match &self.sem.raw {
             Raw::PhaseFair(raw) => raw.leave_write(),
+            Raw::Steal(raw) => raw.leave_write(),
             Raw::Queued(raw) => raw.leave_write(self.sem.clock()),
         }
     }

@@ -104,7 +104,7 @@ impl MmapLock {
         assert!(space != 0, "0 means no space");
         assert!(max_readers <= MAX_READERS);
         Self {
-            sem: RwSem::new(Arc::clone(&clock)),
+            sem: RwSem::with_queue(Arc::clone(&clock), MmapQueue::default()),
             queue: MmapQueue::default(),
             shared: Shared {
                 // A slot that was never locked has 0.

@@ -2,7 +2,7 @@
 
 use softfault_engine::clock::Clock;
 use softfault_engine::lock::wait_stats::RANGES;
-use softfault_engine::lock::{Mutex, RwSem, WaitSnapshot, WaitStats};
+use softfault_engine::lock::{Mutex, RwSem, StealRwSem, WaitSnapshot, WaitStats};
 use softfault_engine::policy::MmapQueue;
 use sync::Arc;
 use sync::atomic::AtomicU64;
@@ -19,7 +19,7 @@ impl Clock for Ticks {
     }
 }
 
-const QUEUES: [MmapQueue; 2] = [MmapQueue::PhaseFair, MmapQueue::Linux];
+const QUEUES: [MmapQueue; 3] = [MmapQueue::Steal, MmapQueue::PhaseFair, MmapQueue::Linux];
 
 fn sem() -> RwSem {
     RwSem::new(Arc::new(Ticks::default()))
@@ -127,9 +127,11 @@ fn a_waiting_writer_stops_new_readers() {
 fn readers_and_writers_take_turns() {
     // The readers go first, and together, and both writers come after all of
     // them, in their order.
-    let order = order_of_waiting(MmapQueue::PhaseFair);
-    let all = ["reader", "reader", "reader", "first", "second"];
-    assert_eq!(order, all);
+    for queue in [MmapQueue::PhaseFair, MmapQueue::Steal] {
+        let order = order_of_waiting(queue);
+        let all = ["reader", "reader", "reader", "first", "second"];
+        assert_eq!(order, all);
+    }
 }
 
 #[test]
@@ -179,6 +181,41 @@ fn order_of_waiting(queue: MmapQueue) -> Vec<&'static str> {
         thread.join().unwrap();
     }
     core::mem::take(&mut *order.lock())
+}
+
+#[test]
+fn a_writer_that_runs_passes_those_that_sleep_a_few_times() {
+    // Who steals does not sleep, and nobody steals where the first has waited enough.
+    const MOST: u32 = 3;
+    let sem = StealRwSem::new(MOST);
+    assert!(sem.write_or_queue().is_none());
+    let turns = [(); 2].map(|()| sem.write_or_queue().expect("one is inside"));
+    sem.leave_write();
+    for (turn, waiting) in turns.into_iter().zip([2, 1]) {
+        for _ in 0..MOST {
+            assert_eq!(sem.waiting_writers(), waiting);
+            assert!(sem.write_or_queue().is_none(), "it is free");
+            sem.leave_write();
+        }
+        assert_eq!(sem.waiting_writers(), waiting - 1, "the first was let in");
+        turn.wait();
+        sem.leave_write();
+    }
+    assert!(sem.try_write());
+}
+
+#[test]
+fn a_ticket_comes_round_where_writers_steal() {
+    // Each round a writer waits, where a ticket has 32,768 values.
+    let sem = StealRwSem::new(1);
+    for _ in 0..34_000 {
+        assert!(sem.write_or_queue().is_none());
+        let turn = sem.write_or_queue().expect("one is inside");
+        sem.leave_write();
+        turn.wait();
+        sem.leave_write();
+    }
+    assert!(sem.try_write());
 }
 
 #[test]

@@ -83,9 +83,9 @@ impl Stage {
         let retries = ["vma-lock", "mmap-lock", "held"];
         let pins = ["yes", "no"];
         let pick = |names: &[&'static str], unit: u64| names[(seed / unit) as usize % names.len()];
-        let queues = ["phase-fair", "linux"];
+        let queues = ["steal", "phase-fair", "linux"];
         let (lock, retry, pin) = (pick(&locks, 1), pick(&retries, 3), pick(&pins, 9));
-        let (mmap, reuse) = (pick(&queues, 18), pick(&["typesafe", "rcu"], 36));
+        let (mmap, reuse) = (pick(&queues, 18), pick(&["typesafe", "rcu"], 54));
         let text = format!("lock={lock}+reuse={reuse}+mmap={mmap}+retry={retry}+pin={pin}");
         self.policies = text.parse().expect("names of policies");
         self
