@@ -267,6 +267,21 @@ pub trait Mmu: Send + Sync {
         Ok(true)
     }
 
+    /// Copies the pages of some ranges out, one behind the other, as [`copy_out`](Self::copy_out) does, and answers how many. It may
+    /// stop at any page, and stops at the first that is missing or may not be read. For page tables that copy many pages by one
+    /// call.
+    ///
+    /// # Safety
+    /// `to` is writable for all of them, by the caller alone.
+    unsafe fn copy_out_all(
+        &self,
+        _: &Reservation,
+        _ranges: &[Range<usize>],
+        _to: *mut u8,
+    ) -> usize {
+        0
+    }
+
     /// Moves the present pages of `bytes` at `from` to the same distances from `to`,
     /// where nothing is. No thread maps, zaps or uses pages of either meanwhile. Writes
     /// to moved pages may end in a fault, and do where they did before. After an

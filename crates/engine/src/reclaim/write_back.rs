@@ -38,6 +38,9 @@ const SCATTERED: usize = 32;
 /// that costs less than another flush of all TLBs.
 const GAP: usize = 512 * PAGE_SIZE;
 
+/// The result of a page that was not there to be copied. No store has written anything by then.
+const GONE: StoreError = StoreError::Short;
+
 /// The list of pages to write: too large for the handler's stack.
 pub(super) struct WriteSheet {
     /// The dirty folios that the caller has locked.
@@ -287,7 +290,7 @@ impl Node {
         if order == Order::Reclaim {
             self.protect_scattered(cache, &sheet.all[which.clone()], &mut sheet.ranges);
         }
-        let (mut count, mut next) = (0, which.start);
+        let (mut count, mut taken, mut next) = (0, 0, which.start);
         while next < which.end {
             let first = next;
             next = match locks {
@@ -296,9 +299,16 @@ impl Node {
                 Locks::GivenUp => self.close_by(&sheet.all[..which.end], first),
             };
             self.protect_folios(cache, &sheet.all[first..next], &mut sheet.ranges);
+            let from = count;
+            for place in first..next {
+                self.note(cache, place, sheet, &mut count);
+            }
+            let copied = locks == Locks::GivenUp || self.mmu.calls_wait();
+            self.take(cache, from..count, sheet, copied);
+            let mut at = from;
             for place in first..next {
                 let folio = self.folios.get(sheet.all[place]);
-                let (sent, left) = self.send(folio, sheet, &mut count, locks);
+                let (sent, left) = self.send(folio, (place, &mut at), sheet, &mut taken);
                 sheet.sent[place] = sent;
                 match locks {
                     Locks::Kept => cache.end_dirty(folio, sent | left),
@@ -309,9 +319,9 @@ impl Node {
                 }
             }
         }
-        let pages = &mut sheet.pages[..count];
+        let pages = &mut sheet.pages[..taken];
         let writes = cache.writes.as_ref().expect("it has been written to");
-        if count > 0 {
+        if taken > 0 {
             let _stage = Stage::WriteOut.span();
             // SAFETY: copies, which are this thread's; or pages that are mapped, and stay: their folios are locked.
             unsafe { writes.to().write(pages, cache.end()) };
@@ -336,7 +346,7 @@ impl Node {
                         done |= folio.bit_of(addr);
                     }
                     Err(error) => {
-                        self.note(writes, error);
+                        self.refused(writes, error);
                         failed |= folio.bit_of(addr);
                     }
                 }
@@ -354,56 +364,98 @@ impl Node {
         clean
     }
 
-    /// Notes the pages of a folio that are to be written, behind the first `count` pages of the sheet, and those that stay
-    /// dirty. No thread can write to the others. The caller holds its lock.
+    /// Notes the pages of the folio at `place` that are to be written, behind the first `count` pages of the sheet. No thread can
+    /// write to them, unless they are pinned. The caller holds the folio's lock.
+    fn note(&self, cache: &PageCache, place: usize, sheet: &mut WriteSheet, count: &mut usize) {
+        let folio = self.folios.get(sheet.all[place]);
+        // Pages that were only expected to be written to are in the store as they are.
+        let unwritten = cache.unwritten(folio);
+        sheet.sent[place] = 0;
+        for addr in addresses(folio, folio.dirty_pages() & !unwritten) {
+            let offset = cache.offset(addr);
+            // Bytes behind the end do not belong to the file, even if the store has some.
+            if offset < cache.end() {
+                sheet.pages[*count].offset = offset;
+                sheet.sent[place] |= folio.bit_of(addr);
+                *count += 1;
+            }
+        }
+    }
+
+    /// Notes where the bytes of noted pages are. If these are to be `copied`, one call copies as many pages as it can. The caller
+    /// holds the locks of their folios.
+    fn take(&self, cache: &PageCache, which: Range<usize>, sheet: &mut WriteSheet, copied: bool) {
+        let window = cache.window.reservation();
+        let WriteSheet {
+            pages,
+            ranges,
+            copies,
+            ..
+        } = sheet;
+        let Some(copies) = copies.as_ref().filter(|_| copied) else {
+            for page in &mut pages[which] {
+                page.page = self.mmu.bytes(window, cache.address(page.offset));
+                page.result = Ok(());
+            }
+            return;
+        };
+        let mut next = which.start;
+        while next < which.end {
+            let left = pages[next..which.end].iter();
+            let left = left.map(|page| cache.address(page.offset));
+            let count = left.fold(0, |count, addr| add_range(ranges, count, addr, 0));
+            let ranges = &ranges[..count];
+            // SAFETY: pages of the sheet's, as many as are to be copied, which nobody else has.
+            let copied = unsafe { self.mmu.copy_out_all(window, ranges, copies.page(next)) };
+            for _ in 0..copied {
+                pages[next].page = copies.page(next).cast_const();
+                pages[next].result = Ok(());
+                next += 1;
+            }
+            if next < which.end {
+                let (page, to) = (&mut pages[next], copies.page(next));
+                page.page = to.cast_const();
+                // SAFETY: as above.
+                let copied = unsafe { self.mmu.copy_out(window, cache.address(page.offset), to) };
+                page.result = match copied {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(GONE),
+                    Err(errno) => Err(StoreError::Io(errno)),
+                };
+                next += 1;
+            }
+        }
+    }
+
+    /// Answers which noted pages of the folio at `place` are written, and which of its pages stay dirty. Pages that could not be
+    /// copied are taken out of the sheet: the pages of the folio are there from `at` on, and come behind the first `taken`. The
+    /// caller holds its lock.
     fn send(
         &self,
         folio: &Folio,
+        (place, at): (usize, &mut usize),
         sheet: &mut WriteSheet,
-        count: &mut usize,
-        locks: Locks,
+        taken: &mut usize,
     ) -> (u32, u32) {
         let (cache, dirty) = (folio.cache(), folio.dirty_pages());
-        let window = cache.window.reservation();
-        let copies =
-            (sheet.copies.as_ref()).filter(|_| locks == Locks::GivenUp || self.mmu.calls_wait());
-        // Pages that were only expected to be written to are in the store as they are.
-        let unwritten = cache.unwritten(folio);
         let (mut sent, mut gone, mut refused) = (0, 0, 0);
-        for addr in addresses(folio, dirty & !unwritten) {
-            let (offset, bit) = (cache.offset(addr), folio.bit_of(addr));
-            // Bytes behind the end do not belong to the file, even if the store has some.
-            if offset >= cache.end() {
-                continue;
-            }
-            let page = match copies {
-                Some(copies) => {
-                    let to = copies.page(*count);
-                    // SAFETY: a page of the sheet's, which nobody else has.
-                    match unsafe { self.mmu.copy_out(window, addr, to) } {
-                        Ok(true) => to.cast_const(),
-                        // The program has thrown it away.
-                        Ok(false) => {
-                            gone |= bit;
-                            continue;
-                        }
-                        Err(errno) => {
-                            let writes = cache.writes.as_ref().expect("it has been written to");
-                            self.note(writes, StoreError::Io(errno));
-                            refused |= bit;
-                            continue;
-                        }
-                    }
+        for addr in addresses(folio, sheet.sent[place]) {
+            let (page, bit) = (sheet.pages[*at], folio.bit_of(addr));
+            *at += 1;
+            match page.result {
+                Ok(()) => {
+                    sheet.pages[*taken] = page;
+                    *taken += 1;
+                    sent |= bit;
                 }
-                None => self.mmu.bytes(window, addr),
-            };
-            sheet.pages[*count] = PageWrite {
-                offset,
-                page,
-                result: Ok(()),
-            };
-            *count += 1;
-            sent |= bit;
+                // The program has thrown it away.
+                Err(GONE) => gone |= bit,
+                Err(error) => {
+                    let writes = cache.writes.as_ref().expect("it has been written to");
+                    self.refused(writes, error);
+                    refused |= bit;
+                }
+            }
         }
         if folio.is_pinned() {
             return (sent, dirty & !gone);
@@ -413,7 +465,7 @@ impl Node {
     }
 
     /// A page could not be written.
-    fn note(&self, writes: &Writes, error: StoreError) {
+    fn refused(&self, writes: &Writes, error: StoreError) {
         writes.note(error);
         self.stats.write_errors.add(1);
     }

@@ -10,6 +10,7 @@ mod anon_run;
 mod begun;
 mod budget;
 mod calls_wait;
+mod copy_out;
 mod drawn;
 mod failing;
 mod fault_in;

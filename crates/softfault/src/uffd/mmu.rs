@@ -8,6 +8,7 @@ use super::pagemap::Pagemap;
 use super::pins::Pins;
 use super::present::Looks;
 use super::released::Released;
+use super::reserved::{inaccessible, unmap};
 use super::rows::Rows;
 use super::spare::SpareWindows;
 use super::zap::Zap;
@@ -303,15 +304,6 @@ impl UffdMmu {
     }
 }
 
-fn inaccessible(bytes: usize) -> Result<usize, MmuError> {
-    match sync::pages::reserve(bytes) {
-        Ok(addr) => Ok(addr.as_ptr() as usize),
-        // `mlockall(MCL_FUTURE)`, and its limit is used up.
-        Err(libc::EAGAIN) => Err(MmuError::System(libc::EAGAIN)),
-        Err(_) => Err(MmuError::NoMemory),
-    }
-}
-
 /// `mprotect(2)`, as the flags of a protection say.
 pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(), MmuError> {
     let flags = match protection {
@@ -535,6 +527,11 @@ impl Mmu for UffdMmu {
     ) -> Result<bool, i32> {
         // SAFETY: the caller's promise.
         unsafe { self.looks.copy_out(addr, to) }
+    }
+
+    unsafe fn copy_out_all(&self, _: &Reservation, ranges: &[Range<usize>], to: *mut u8) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { self.looks.copy_out_all(ranges, to) }
     }
 
     fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {

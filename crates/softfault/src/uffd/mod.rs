@@ -28,6 +28,7 @@ mod pins;
 mod present;
 mod protect;
 mod released;
+mod reserved;
 mod rows;
 mod spare;
 #[cfg(test)]

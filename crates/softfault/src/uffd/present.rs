@@ -6,6 +6,7 @@
 use super::Faults;
 use super::memory::Memory;
 use crate::errno::errno;
+use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 
@@ -15,6 +16,9 @@ const NO_WAY: c_int = -1;
 const MASK_BYTES: usize = 8;
 /// Bytes that are compared at a time: there is little room on a handler's stack. Most pages are other from the first on.
 const PIECE: usize = 256;
+
+/// Ranges that one call copies out, at most. They are noted on the stack.
+const RANGES: usize = 64;
 
 /// First bytes of a page, by which most are seen to be other; of so many pages by a call.
 const FIRST: usize = 64;
@@ -68,6 +72,34 @@ impl Looks {
             Ok(_) => Err(libc::EFAULT),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Copies the pages of some ranges out, one behind the other, up to the first that is missing or may not be read: how many.
+    ///
+    /// # Safety
+    /// `to` is writable for all of them.
+    pub(super) unsafe fn copy_out_all(&self, ranges: &[Range<usize>], to: *mut u8) -> usize {
+        if self.memory.is_some() {
+            // That file is read place by place: no call is saved.
+            return 0;
+        }
+        let mut done = 0;
+        for ranges in ranges.chunks(RANGES) {
+            let mut from = [iovec(core::ptr::null_mut(), 0); RANGES];
+            for (part, range) in from.iter_mut().zip(ranges) {
+                *part = iovec(range.start as *mut c_void, range.len());
+            }
+            let bytes: usize = ranges.iter().map(Range::len).sum();
+            // SAFETY: the caller's promise.
+            let copied = unsafe { gather(&from[..ranges.len()], to.add(done)) };
+            // The kernel may stop within a page.
+            let copied = copied.unwrap_or(0) / PAGE_SIZE * PAGE_SIZE;
+            done += copied;
+            if copied < bytes {
+                break;
+            }
+        }
+        done / PAGE_SIZE
     }
 
     /// True if the page of a window is there, can be copied out, and has these bytes.

@@ -5,6 +5,7 @@ use crate::Faults;
 use crate::uffd::UffdMmu;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::{Access, Mmu};
+use std::ops::Range;
 
 #[test]
 fn missing_pages_are_seen_without_a_fault() {
@@ -31,6 +32,32 @@ fn looks(mmu: &UffdMmu) {
         [0, 1, 2].map(|at| mmu.is_missing(page(&window, at))),
         [true, false, true]
     );
+    let mut many = vec![0_u8; 3 * PAGE_SIZE];
+    copy(mmu, &window, 0, 6, Access::Writable).unwrap();
+    let mut copied = |pages: &[Range<usize>]| {
+        let range = |pages: &Range<usize>| page(&window, pages.start)..page(&window, pages.end);
+        let ranges: Vec<_> = pages.iter().map(range).collect();
+        // SAFETY: as many pages to copy to as are there.
+        unsafe { mmu.copy_out_all(&window, &ranges, many.as_mut_ptr()) }
+    };
+    match mmu.faults() {
+        Faults::Messages => assert_eq!(copied(&[0..2]), 0, "page by page"),
+        _ => {
+            assert_eq!(
+                [
+                    copied(&[2..3, 0..1]),
+                    copied(&[0..1, 1..2]),
+                    copied(&[0..3])
+                ],
+                [0, 2, 2]
+            );
+            assert!(
+                many[..PAGE_SIZE] == [6; PAGE_SIZE]
+                    && many[PAGE_SIZE..2 * PAGE_SIZE] == [5; PAGE_SIZE]
+            );
+        }
+    }
+    mmu.zap(&[page(&window, 0)..page(&window, 1)]);
     let mut almost = out;
     almost[PAGE_SIZE - 1] = 4;
     // SAFETY: pages to compare with.

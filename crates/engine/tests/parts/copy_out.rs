@@ -1,0 +1,119 @@
+//! What is written to a file is copied out of the window before: by few calls, and without what the program has thrown away.
+
+use crate::over_soft::handed_on;
+use crate::writable::{bytes, finish, write_back};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::mm::Protection;
+use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Zeroed};
+use softfault_oracle::{Rig, TestStore, TestSwap};
+use std::ops::Range;
+use std::slice::from_ref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Page tables that copy many pages by one call, up to the first that is missing.
+struct Copying {
+    mmu: Arc<SoftMmu>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Mmu for Copying {
+    handed_on!();
+    unsafe fn copy_out(&self, _: &Reservation, addr: usize, to: *mut u8) -> Result<bool, i32> {
+        self.calls.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.mmu.read(addr, to, PAGE_SIZE) })
+    }
+
+    unsafe fn copy_out_all(&self, _: &Reservation, ranges: &[Range<usize>], to: *mut u8) -> usize {
+        self.calls.fetch_add(1, Relaxed);
+        let pages = ranges
+            .iter()
+            .flat_map(|range| range.clone().step_by(PAGE_SIZE));
+        let copied = pages.enumerate().take_while(|&(at, addr)| {
+            // SAFETY: the caller's promise.
+            unsafe { self.mmu.read(addr, to.add(at * PAGE_SIZE), PAGE_SIZE) }
+        });
+        copied.count()
+    }
+
+    fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
+        self.mmu.bytes(window, addr)
+    }
+
+    fn is_missing(&self, addr: usize) -> bool {
+        let mut byte = 0;
+        // SAFETY: fills the byte.
+        !unsafe { self.mmu.read(addr, &mut byte, 1) }
+    }
+
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
+        self.mmu.move_pages(from, to, bytes)
+    }
+}
+
+fn rig(calls: &Arc<AtomicUsize>) -> Rig {
+    let calls = calls.clone();
+    Rig::over(4096, &TestSwap::new(8), |mmu| Copying { mmu, calls })
+}
+
+/// As a program does that knows nothing of us.
+fn throw_away(rig: &Rig, start: usize, page: usize) {
+    let range = start + page * PAGE_SIZE..start + (page + 1) * PAGE_SIZE;
+    rig.mmu.zap(from_ref(&range));
+    rig.mmu.flush_tlbs();
+}
+
+#[test]
+fn pages_are_copied_by_few_calls() {
+    let calls = Arc::default();
+    let rig = rig(&calls);
+    let store = TestStore::new(bytes(512));
+    let cache = rig.map_writable(&store);
+    let start = cache.addresses().start;
+    // Not in order: each is a folio of its own, and nothing is expected.
+    let written = (0..512).step_by(2);
+    for page in written.clone().rev() {
+        rig.write(start + page * PAGE_SIZE, &[1]).unwrap();
+    }
+    calls.store(0, Relaxed);
+    write_back(&cache, 0..512);
+    let writes = store.writes();
+    assert!(writes.iter().copied().eq(written.map(|page| page as u64)));
+    // A call for each batch of copies, of 32 pages under this budget.
+    assert!(calls.load(Relaxed) <= writes.len() / 16, "{calls:?}");
+    finish(rig, cache);
+}
+
+#[test]
+fn pages_that_are_gone_keep_no_others_from_being_written() {
+    let calls = Arc::default();
+    let rig = rig(&calls);
+    let store = TestStore::new(bytes(64));
+    let cache = rig.map_writable(&store);
+    let start = cache.addresses().start;
+    for page in (0..64).rev() {
+        rig.write(start + page * PAGE_SIZE, &[page as u8 | 128])
+            .unwrap();
+    }
+    let gone = [0, 7, 8, 31, 32, 63];
+    gone.iter().for_each(|&page| throw_away(&rig, start, page));
+    write_back(&cache, 0..64);
+    assert_eq!(cache.dirty_pages(), 0);
+    for page in 0..64 {
+        let is_gone = gone.contains(&page);
+        assert_eq!(
+            store.writes().contains(&(page as u64)),
+            !is_gone,
+            "page {page}"
+        );
+        if !is_gone {
+            assert_eq!(
+                store.byte(bytes(page as u64)),
+                page as u8 | 128,
+                "page {page}"
+            );
+        }
+    }
+    finish(rig, cache);
+}
