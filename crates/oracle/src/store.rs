@@ -54,6 +54,8 @@ struct File {
     written_pages: Vec<u64>,
     /// Pages of all reads that were begun.
     read_pages: Vec<Range<u64>>,
+    /// How often it was asked for an extent.
+    extents: usize,
 }
 
 impl TestStore {
@@ -78,6 +80,7 @@ impl TestStore {
             reserve_fails: None,
             written_pages: Vec::new(),
             read_pages: Vec::new(),
+            extents: 0,
         };
         Arc::new(Self {
             gate: Gate::new(file, queue),
@@ -126,6 +129,11 @@ impl TestStore {
     /// No page gets a place on the device from now on, or all do.
     pub fn fail_reserve(&self, errno: Option<i32>) {
         self.gate.change(|inner| inner.reserve_fails = errno);
+    }
+
+    /// How often it was asked whether there is a hole.
+    pub fn extents(&self) -> usize {
+        self.gate.lock().extents
     }
 
     /// Pages that were written so far, in order.
@@ -261,7 +269,8 @@ impl Store for TestStore {
     }
 
     fn extent(&self, offset: u64) -> Result<Extent, StoreError> {
-        let inner = self.gate.lock();
+        let mut inner = self.gate.lock();
+        inner.extents += 1;
         let page = PAGE_SIZE as u64;
         let first = offset / page;
         let end = inner.len.div_ceil(page).max(first + 1);

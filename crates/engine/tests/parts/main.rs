@@ -18,6 +18,7 @@ mod fault_path;
 mod files;
 mod frames;
 mod freeze;
+mod holes_written;
 mod huge;
 mod huge_oracle;
 mod huge_tables;

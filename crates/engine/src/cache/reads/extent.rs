@@ -24,14 +24,18 @@ pub(crate) fn extent(cache: &PageCache, addr: usize) -> Result<Part, StoreError>
         // Past a truncated end that is to show zeros.
         return Ok(Part::Hole(addr..addr + PAGE_SIZE));
     }
+    if cache.is_writable() {
+        // A hole of a file that is written to is read, like data, so nobody has to ask for it. Zeros that cost nothing would be
+        // replaced at a write that nobody sees; and between the look for the hole and its mapping, a page of it can be written,
+        // written back and evicted.
+        let end = end.min(last).max(offset + page);
+        return Ok(Part::Data(window.start..cache.address(end)));
+    }
     let clip = |range: Range<u64>| {
         let end = range.end.next_multiple_of(page).clamp(offset + page, last);
         cache.address(range.start.min(offset))..cache.address(end)
     };
     Ok(match cache.store.extent(offset)? {
-        // A hole of a file that is written to is read, like data. Zeros that cost nothing would be replaced at a write that
-        // nobody sees; and between the look for the hole and its mapping, a page of it can be written, written back and evicted.
-        Extent::Hole(range) if cache.is_writable() => Part::Data(clip(range)),
         Extent::Data(range) => Part::Data(clip(range)),
         // The range past the end of the store is no hole of it.
         Extent::Hole(range) => Part::Hole(clip(range.start..range.end.min(end))),
