@@ -6,6 +6,7 @@ use crate::uffd::UffdMmu;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::{Access, Mmu};
 use std::ops::Range;
+use std::slice::from_ref;
 
 #[test]
 fn missing_pages_are_seen_without_a_fault() {
@@ -41,13 +42,13 @@ fn looks(mmu: &UffdMmu) {
         unsafe { mmu.copy_out_all(&window, &ranges, many.as_mut_ptr()) }
     };
     match mmu.faults() {
-        Faults::Messages => assert_eq!(copied(&[0..2]), 0, "page by page"),
+        Faults::Messages => assert_eq!(copied(from_ref(&(0..2))), 0, "page by page"),
         _ => {
             assert_eq!(
                 [
                     copied(&[2..3, 0..1]),
                     copied(&[0..1, 1..2]),
-                    copied(&[0..3])
+                    copied(from_ref(&(0..3)))
                 ],
                 [0, 2, 2]
             );
@@ -57,7 +58,7 @@ fn looks(mmu: &UffdMmu) {
             );
         }
     }
-    mmu.zap(&[page(&window, 0)..page(&window, 1)]);
+    mmu.zap(from_ref(&(page(&window, 0)..page(&window, 1))));
     let mut almost = out;
     almost[PAGE_SIZE - 1] = 4;
     // SAFETY: pages to compare with.
