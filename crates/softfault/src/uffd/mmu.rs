@@ -319,14 +319,6 @@ pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(
     }
 }
 
-/// Takes a mapping away.
-pub(super) fn unmap(range: Range<usize>) {
-    if !range.is_empty() {
-        // SAFETY: a part of a mapping that was just made and is not used.
-        unsafe { sync::kernel_calls::munmap(range.start as *mut c_void, range.end - range.start) };
-    }
-}
-
 pub(super) fn system(errno: c_int) -> MmuError {
     match errno {
         libc::ENOMEM => MmuError::NoMemory,

@@ -7,7 +7,8 @@
 //! None is kept where windows are a program's own maps by `mmap(2)`: it may map something else where it has just
 //! unmapped one.
 
-use super::mmu::{UffdMmu, unmap};
+use super::mmu::UffdMmu;
+use super::reserved::unmap;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use softfault_engine::mm::Protection;
