@@ -9,7 +9,7 @@ use loom::thread::spawn;
 use model::explore;
 use softfault_engine_loom::cache::folio::{Folio, NO_FOLIO, flag};
 use softfault_engine_loom::page::Order;
-use softfault_engine_loom::reclaim::{ListPages, Lists, Want};
+use softfault_engine_loom::reclaim::{Heads, ListPages, Lists, Want};
 use softfault_engine_loom::slab::Slab;
 use sync::run_on;
 
@@ -52,8 +52,8 @@ impl Scene {
 
     /// How many folios reclaim gets.
     fn isolate(&self) -> usize {
-        let mut out = [NO_FOLIO; 2];
-        let count = (self.lists).isolate(&self.folios, Want::Any, 1, PAGES, &mut out);
+        let (mut heads, mut out) = (Heads::UNREAD, [NO_FOLIO; 2]);
+        let count = (self.lists).isolate(&self.folios, Want::Any, 1, PAGES, &mut heads, &mut out);
         assert!(out[..count].iter().all(|&id| id == 0));
         count
     }

@@ -201,7 +201,7 @@ fn options_without_use_for_a_workload_are_refused() {
         ("warm-start --file /etc/passwd", "--file"),
         ("storm --pattern own", "--pattern"),
         ("many --pattern warm", "cold or present"),
-        ("many --on pread-cached", "it is for thrash"),
+        ("many --on pread-cached", "that is for thrash"),
         ("pft --pattern mine", "own or shared"),
         ("pft --pattern own --shared", "--shared"),
         ("spf --shared", "--shared"),
@@ -228,8 +228,8 @@ fn options_without_use_for_a_workload_are_refused() {
         ("hugetlb --on kernel-random", "maps huge pages"),
         ("hugetlb --start full", "empty, emptied, populated or scan"),
         ("sparse --on kernel-parked", "no huge pages"),
-        ("random --on pread-cached", "it is for thrash"),
-        ("anon --on pread-cached", "it is for thrash"),
+        ("random --on pread-cached", "that is for thrash"),
+        ("anon --on pread-cached", "that is for thrash"),
         ("hugetlb --file /etc/passwd", "--file"),
     ] {
         let mut run = softfault(&["lab", "run"]);

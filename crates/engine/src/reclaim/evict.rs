@@ -1,8 +1,8 @@
 //! Evicting a batch of folios.
 
-use super::Want;
 use super::whole::RestOfRow;
 use super::write_back::{Dirty, Order, WriteSheet};
+use super::{Heads, Want};
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::{FolioRef, Node};
 use crate::lock::{Mutex, MutexGuard, order};
@@ -19,6 +19,7 @@ pub(super) const CONCURRENT: usize = 4;
 /// The arrays of a batch: too large for the handler's stack.
 pub(super) struct FolioBatch {
     pub(super) folios: [u32; BATCH],
+    heads: Heads,
     ranges: [Range<usize>; BATCH],
     /// True where the folio was the last resident of a page table, which is
     /// zapped whole and paid back.
@@ -68,6 +69,7 @@ impl Batches {
         let batch = || {
             Box::new(FolioBatch {
                 folios: [0; BATCH],
+                heads: Heads::UNREAD,
                 ranges: [const { 0..0 }; BATCH],
                 last_of_table: [false; BATCH],
                 sheet: None,
@@ -127,10 +129,8 @@ impl Node {
         let target = target.max(self.batch_pages());
         // Read ahead, and a quarter of all memory was mapped since.
         let stale = self.budget.limit() as u32 / 4;
-        let isolated = self
-            .lru
-            .lists
-            .isolate(&self.folios, want, stale, target, &mut batch.folios);
+        let FolioBatch { folios, heads, .. } = &mut **batch;
+        let isolated = (self.lru.lists).isolate(&self.folios, want, stale, target, heads, folios);
         let mut claimed = 0;
         for place in 0..isolated {
             let folio = self.folios.get(batch.folios[place]);

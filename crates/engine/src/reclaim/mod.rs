@@ -32,7 +32,7 @@ pub(crate) use copies::Copies;
 pub use evict::Batches;
 pub(crate) use evict::{Cleaner, Sweep};
 pub use ghost::Ghosts;
-pub use lists::{ListPages, Lists, Want};
+pub use lists::{Heads, ListPages, Lists, Want};
 pub(crate) use write_back::Dirty;
 
 use crate::budget::Need;

@@ -12,11 +12,11 @@ use core::ops::Range;
 use sync::Arc;
 
 /// Reads handed to the store at a time; bounds the handler's stack.
-const READS: usize = 6;
+const READS: usize = 4;
 /// Folios that a read of several blocks may have.
 const READ_BLOCKS: u8 = 4;
 /// Folios of all reads that are handed to the store at a time.
-const FOLIOS: usize = 32;
+const FOLIOS: usize = 24;
 
 /// Reads a run of pages, a folio a block, or each in a folio of its own. `false` when there is no more room.
 pub(crate) fn run(batch: &mut ReadBatch<'_>, pages: Range<u64>, single: bool) -> bool {

@@ -25,7 +25,7 @@
 mod next;
 mod shard;
 
-use self::next::Heads;
+pub use self::next::Heads;
 use self::shard::{LockedShard, Shard, shard_of};
 use crate::cache::folio::{Folio, flag};
 use crate::page::Order;
@@ -166,13 +166,14 @@ impl Lists {
         want: Want,
         stale: u32,
         target: usize,
+        heads: &mut Heads,
         out: &mut [u32],
     ) -> usize {
         let want = match (want, self.order) {
             (Want::Any, Order::Arrival) => Want::Oldest,
             _ => want,
         };
-        let mut heads = Heads::new(&self.shards, self.clock.now());
+        heads.read(&self.shards, self.clock.now());
         // So much younger than the first folio of another shard the next one of this shard may be.
         let slack = stale / 64;
         let (mut count, mut pages) = (0, 0);

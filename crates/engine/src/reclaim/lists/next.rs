@@ -6,8 +6,8 @@ use crate::cache::folio::{Folio, flag};
 use sync::atomic::Ordering;
 
 /// The heads of all lists, as they were when they were read. Reclaim uses them for one batch, and looks again
-/// under the lock of the shard that it takes from.
-pub(super) struct Heads {
+/// under the lock of the shard that it takes from. They are too large for the handler's stack.
+pub struct Heads {
     heads: [[Head; LISTS.len()]; SHARDS],
     /// Shards whose first folio read ahead is not stale for all its age, a bit each.
     fresh: u32,
@@ -40,12 +40,20 @@ pub(super) struct Next {
 }
 
 impl Heads {
-    pub(super) fn new(shards: &[Shard; SHARDS], now: u32) -> Self {
-        let of = |shard: &Shard| LISTS.map(|list| Head::of(shard, list, now));
-        Self {
-            heads: core::array::from_fn(|number| of(&shards[number])),
-            fresh: 0,
-            now,
+    /// Not read yet.
+    pub const UNREAD: Self = Self {
+        heads: [[Head { folios: 0, age: 0 }; LISTS.len()]; SHARDS],
+        fresh: 0,
+        now: 0,
+    };
+
+    /// Reads them, in their place.
+    pub(super) fn read(&mut self, shards: &[Shard; SHARDS], now: u32) {
+        (self.fresh, self.now) = (0, now);
+        for (heads, shard) in self.heads.iter_mut().zip(shards) {
+            for (head, list) in heads.iter_mut().zip(LISTS) {
+                *head = Head::of(shard, list, now);
+            }
         }
     }
 
