@@ -1,4 +1,4 @@
-//! Holes of a file that is written to in order: who asks the store for what, and how often.
+//! Holes of a file that is written to in order: the calls to the store for them are counted.
 
 use crate::writable::{bytes, finish, write_back};
 use softfault_engine::PAGE_SIZE;

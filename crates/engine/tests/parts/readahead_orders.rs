@@ -285,33 +285,39 @@ fn orders_are_read_once_and_ahead() {
     assert_eq!(found, table, "`just read-ahead-table` writes it");
 }
 
-/// Both areas of a window are open when the next one begins: none beside them is used up.
+/// Touches that waited in the first quarter of an order, and in the rest of it.
+fn waits(order: &[u64]) -> (u64, u64) {
+    let mut model = budgeted();
+    let (start, rest) = order.split_at(order.len() / 4);
+    start.iter().for_each(|&page| touch(&mut model, page));
+    let learning = model.misses;
+    rest.iter().for_each(|&page| touch(&mut model, page));
+    (learning, model.misses - learning)
+}
+
+/// Both areas of a window are open when the next one begins: none beside them is used up. And a reader that touches two of
+/// 512 areas only is believed before a half of them is touched.
 #[test]
 fn windows_larger_than_an_area_are_read_before_their_turn() {
     let mut rng = Rng(47);
-    for size in [1024, 2048] {
+    for (size, most) in [(1024, 300), (2048, 600)] {
         let order = groups(size, |group| shuffle(group, &mut rng));
-        let mut model = budgeted();
-        let (start, rest) = order.split_at(order.len() / 4);
-        for &page in start {
-            touch(&mut model, page);
-        }
-        let learned = model.misses;
-        for &page in rest {
-            touch(&mut model, page);
-        }
-        let waits = model.misses - learned;
-        assert!(waits <= 100, "{waits} waits by windows of {size} pages");
+        let (learning, later) = waits(&order);
+        println!("windows of {size} pages: {learning} and {later} waits");
+        assert!(
+            learning <= most,
+            "{learning} waits by the first windows of {size} pages"
+        );
+        assert!(later <= 100, "{later} waits by windows of {size} pages");
     }
 }
 
 /// The blocks of an area that are still ahead look like gaps between those that are used.
 #[test]
 fn blocks_that_wait_are_no_gaps() {
-    let mut model = budgeted();
     let mut rng = Rng(48);
     // Chunks of 128 pages: those with an even number first.
-    let chunks = groups(512, |group| {
+    let order = groups(512, |group| {
         let (mut even, mut odd): (Vec<u64>, Vec<u64>) =
             (group.iter()).partition(|&&page| page / 128 % 2 == 0);
         shuffle(&mut even, &mut rng);
@@ -319,14 +325,6 @@ fn blocks_that_wait_are_no_gaps() {
         group.clear();
         group.extend(even.into_iter().chain(odd));
     });
-    let (start, rest) = chunks.split_at(chunks.len() / 4);
-    for &page in start {
-        touch(&mut model, page);
-    }
-    let learned = model.misses;
-    for &page in rest {
-        touch(&mut model, page);
-    }
-    let waits = model.misses - learned;
-    assert!(waits <= 8, "{waits} waits");
+    let (_, later) = waits(&order);
+    assert!(later <= 8, "{later} waits");
 }
