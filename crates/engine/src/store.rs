@@ -93,6 +93,11 @@ pub trait Store: Send + Sync {
     /// As for [`read`](Self::read), until each completion.
     unsafe fn submit(&self, reads: &[Read]) -> usize;
 
+    /// True if a read that a thread waits for is as good if it is submitted, before others, as by [`read`](Self::read).
+    fn submits_demands(&self) -> bool {
+        true
+    }
+
     /// True if [`submit_apart`](Self::submit_apart) may take reads now.
     fn takes_apart(&self) -> bool {
         false

@@ -113,6 +113,11 @@ impl Wait {
         Self::new(cache, reason).keeping(folio)
     }
 
+    /// The folio is being read by a request that the fault has begun; it may have arrived already.
+    pub(crate) fn begun(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
+        Self::new(cache, Reason::Folio).keeping(folio)
+    }
+
     /// Pages of the folio are being written to the store, and one is to be read from there.
     pub(crate) fn writeback(cache: &Arc<PageCache>, folio: FolioRef<'_>) -> Self {
         Self::new(cache, Reason::Writeback).keeping(folio)

@@ -93,6 +93,40 @@ fn a_failed_read_ahead_is_nobodys_error() {
     rig.finish();
 }
 
+/// A device serves requests in turn: behind the read-ahead that it leads to, a touch would wait for megabytes.
+#[test]
+fn the_touched_page_is_read_before_its_read_ahead() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::with_queue(pages(1024), 64);
+    let cache = rig.map(&store);
+    let start = cache.addresses().start;
+    let all = start..start + 1024 * PAGE_SIZE;
+    rig.space.madvise(all, Advice::Sequential).unwrap();
+    // Of a read that fails, which nobody asked for as far as the store knows, the touch has the error.
+    store.fail(300, Some(5));
+    for _ in 0..2 {
+        let before = store.reads().len();
+        assert_eq!(rig.touch(start + 300 * PAGE_SIZE), Err(FaultError::Io(5)));
+        let reads = store.reads().split_off(before);
+        assert!(
+            reads.first().is_some_and(|read| read.contains(&300)),
+            "{reads:?}"
+        );
+    }
+    store.fail(300, None);
+    let before = store.reads().len();
+    assert_eq!(
+        rig.touch(start + 600 * PAGE_SIZE),
+        Ok(store.byte(pages(600)))
+    );
+    let reads = store.reads().split_off(before);
+    assert!(reads[0].contains(&600) && reads.len() > 1, "{reads:?}");
+    let ahead: u64 = reads[1..].iter().map(|read| read.end - read.start).sum();
+    assert!(ahead > 16, "{reads:?}");
+    drop(cache);
+    rig.finish();
+}
+
 #[test]
 fn a_file_that_became_shorter_shows_its_bytes() {
     for on_truncate in [OnTruncate::Error, OnTruncate::Zero] {

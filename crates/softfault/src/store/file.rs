@@ -347,6 +347,11 @@ impl Store for FileStore {
         started
     }
 
+    fn submits_demands(&self) -> bool {
+        // Through the page cache, `read` looks first at what is there.
+        self.file.how() == ReadPath::Past
+    }
+
     fn takes_apart(&self) -> bool {
         // Through the page cache, those that do not find their bytes would have to be waited for.
         self.file.how() == ReadPath::Past && self.ring().is_some() && apart::ring().is_some()

@@ -7,7 +7,7 @@ use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::cache::{FolioRef, Node, OnTruncate, PageCache};
 use crate::page::{FaultError, Interrupt};
 use crate::stage::Stage;
-use crate::store::{Complete, Reap, StoreError};
+use crate::store::{Complete, Read, Reap, StoreError};
 
 /// Reads a folio in the calling thread, which holds its lock.
 pub(crate) fn demand(cache: &PageCache, folio: &Folio) {
@@ -22,6 +22,35 @@ pub(crate) fn demand(cache: &PageCache, folio: &Folio) {
     finish(&cache.node, cache, folio, result);
     let stats = &cache.node.stats;
     stats.read_waits.record(cache.node.clock.now_ns() - before);
+}
+
+/// Starts the read of a folio whose lock the caller has, as a request of its own: those that are submitted next are behind it. False where the
+/// store does not take it: then the caller reads it.
+pub(crate) fn begin(cache: &PageCache, folio: &FolioRef<'_>) -> bool {
+    let node = &cache.node;
+    // Private memory may be elsewhere by the time of the read.
+    if cache.is_private() || !cache.store.submits_demands() {
+        return false;
+    }
+    let read = Read {
+        cookie: u64::from(folio.id()),
+        offset: cache.offset(folio.range().start),
+        buffer: node.frame_address(folio),
+        bytes: folio.pages() * PAGE_SIZE,
+    };
+    folio.begin_read(folio.id());
+    folio.change(flag::ASYNC, 0);
+    // The read's reference, which its completion drops.
+    folio.clone().leak();
+    // SAFETY: the frames are the folio's, which stays locked until the completion.
+    let started = unsafe { cache.store.submit(&[read]) } == 1;
+    if !started {
+        folio.change(0, flag::ASYNC);
+        node.put(folio);
+    }
+    // A waiter that came before the read was in flight reaps it now; or waits for this thread.
+    folio.rouse();
+    started
 }
 
 /// Takes the answer to a read that a fault has begun at the time `since`. The folio's lock is the caller's, and is released.

@@ -5,11 +5,11 @@ use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES};
 use crate::cache::node::FrameUse;
-use crate::cache::reads::ahead;
 use crate::cache::reads::extent::{Part, extent};
+use crate::cache::reads::{ahead, read};
 use crate::cache::{FolioRef, PageCache};
 use crate::page::Advice;
-use crate::readahead::Touch;
+use crate::readahead::{Plan, Touch};
 use crate::stage::Stage;
 use core::ops::Range;
 use sync::Arc;
@@ -38,14 +38,24 @@ pub(super) fn fault(
                 ahead::unread(cache, &range, held.range());
             }
             cache.node.stats.major_faults.add(1);
+            let begun = is_behind_much(&plan, flags) && read::begin(cache, &held);
             ahead::issue(cache, &plan.ahead);
-            Fault::Retry(Wait::read(cache, held))
+            Fault::Retry(match begun {
+                true => Wait::begun(cache, held),
+                false => Wait::read(cache, held),
+            })
         }
         Err(fault) => {
             ahead::unread(cache, &range, addr..addr);
             fault
         }
     }
+}
+
+/// True if a demanded folio would wait for long behind the reads of its own plan: the device serves requests in turn, and has 2 MiB to read
+/// before. After a first wait this thread reads, and so gets the error if that fails.
+fn is_behind_much(plan: &Plan, flags: FaultFlags) -> bool {
+    !flags.tried && plan.ahead.len() > BLOCK_PAGES as u64
 }
 
 /// As `fault`, for a caller that knows which pages it needs: `pages` from `addr` on are read, as
