@@ -42,6 +42,7 @@ pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
 
 /// `munmap(2)`: the engine drops whole mappings, and the kernel unmaps the ranges between them.
 pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
+    table.reservations.forget(range);
     if !table.private.is_over(range) {
         return unmap_shared(table, range);
     }

@@ -47,6 +47,9 @@ pub const LEAST: usize = 128 << 10;
 /// back to the program.
 const LARGEST_SMALL_FILE: u64 = 1 << 20;
 
+/// Bytes of the largest reservation that is remembered: the upper page tables of a window are paid for by the budget.
+const LARGEST_RESERVATION: usize = 64 << 30;
+
 /// Flags that change nothing for us: hints, and flags that mmap(2) ignores.
 const HARMLESS: c_int = libc::MAP_NORESERVE
     | libc::MAP_POPULATE
@@ -173,6 +176,39 @@ pub fn decide_anonymous(call: &Call) -> Result<Option<usize>, Decline> {
         BOTH => Ok(Some(bytes)),
         _ => Err(Decline::NoAccess),
     }
+}
+
+/// True if address space is reserved, parts of which may be taken when they are used.
+pub fn is_reservation(call: &Call) -> bool {
+    let placed = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+    let harmless = libc::MAP_ANONYMOUS | placed | HARMLESS & !libc::MAP_STACK;
+    call.protection == libc::PROT_NONE
+        && call.flags & !harmless == libc::MAP_PRIVATE
+        && call.flags & libc::MAP_ANONYMOUS != 0
+        && call.bytes <= LARGEST_RESERVATION
+        && mode::has_private_memory()
+        && !program::has_own_malloc()
+        && !program::makes_calls_itself()
+}
+
+/// True if anonymous memory begins anew at a place of the program's choice, and can be taken.
+pub fn is_commit(call: &Call) -> bool {
+    call.flags & libc::MAP_ANONYMOUS != 0 && matches!(anywhere(call), Ok(Some(_)))
+}
+
+/// Why anonymous memory at a place of the program's choice is the kernel's.
+pub fn why_not_fixed(call: &Call) -> Option<Decline> {
+    match anywhere(call) {
+        Ok(Some(_)) => Some(Decline::Fixed),
+        Ok(None) => None,
+        Err(why) => Some(why),
+    }
+}
+
+/// The same memory, if the kernel chose the place.
+fn anywhere(call: &Call) -> Result<Option<usize>, Decline> {
+    let flags = call.flags & !libc::MAP_FIXED;
+    decide_anonymous(&Call { flags, ..*call })
 }
 
 /// fstat(2), past the hooks.

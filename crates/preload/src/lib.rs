@@ -12,6 +12,7 @@
 //!                              take.rs       a map of the engine's, and its place in the table     table.rs
 //!
 //!   private memory, anonymous or of a file ──► private/, give/, private_calls.rs
+//!   address space that is reserved, and used later ──► reserved.rs, commit.rs
 //!
 //!   malloc(3) of the program ──► hooks/malloc.rs ──► blocks.rs: a large block is a mapping of its own
 //!
@@ -32,6 +33,7 @@ mod block_list;
 mod blocks;
 mod call;
 mod change;
+mod commit;
 mod count;
 mod decide;
 mod declined;
@@ -50,6 +52,7 @@ mod private;
 mod private_calls;
 mod program;
 mod ranges;
+mod reserved;
 mod start;
 mod stats;
 mod table;

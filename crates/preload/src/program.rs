@@ -9,11 +9,21 @@ const GO: (u32, &[u8]) = (4, b"Go\0\0");
 
 /// True if the program makes system calls by itself, and not by the C library: Go's runtime does.
 pub fn makes_calls_itself() -> bool {
-    let mut found = false;
-    // SAFETY: the function is called with the structures of the loaded objects, the program first.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
-    found
+    // Relaxed: every look finds the same.
+    match ITSELF.load(Relaxed) {
+        0 => {
+            let mut found = false;
+            // SAFETY: the function is called with the structures of the loaded objects, the program first.
+            unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+            ITSELF.store(1 + u8::from(found), Relaxed);
+            found
+        }
+        known => known == 2,
+    }
 }
+
+/// 0: nobody has looked yet.
+static ITSELF: AtomicU8 = AtomicU8::new(0);
 
 /// True if the program's malloc is not the C library's: its blocks may be memory that was taken, and the threads
 /// that serve faults have a little of it.

@@ -2,8 +2,10 @@
 
 use crate::leases::{FileKey, Leases};
 use crate::private::PrivateMappings;
+use crate::reserved::Reservations;
 use crate::tree::Tree;
 use core::ops::Range;
+use libc::c_int;
 use softfault::{Engine, Mmap};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,6 +37,8 @@ pub struct Table {
     pub idle: Vec<Range<usize>>,
     /// Private memory.
     pub private: PrivateMappings,
+    /// Address space that may come to be private memory.
+    pub reservations: Reservations,
     /// In a child of fork: the engine of the private memory that it goes on with.
     pub inherited: Option<Engine>,
     /// The tree of processes whose budget the engine has a share of.
@@ -48,6 +52,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     leases: Leases::new(),
     idle: Vec::new(),
     private: PrivateMappings::new(),
+    reservations: Reservations::new(),
     inherited: None,
     tree: None,
 });
@@ -119,4 +124,61 @@ impl Table {
     pub fn take_all(&mut self) -> BTreeMap<usize, Taken> {
         core::mem::take(&mut self.taken)
     }
+}
+
+impl Table {
+    /// A range is reserved by now: the kernel has a mapping there that may not be touched, and that nobody has touched.
+    pub fn reserve(&mut self, range: &Range<usize>, least: usize) {
+        for start in self.private.over(range) {
+            self.private.reserve_part(start, range);
+        }
+        for gap in self.private.gaps(range) {
+            let known = self.reservations.over(&gap);
+            let is_known = |own: &Range<usize>| own.start <= gap.start && gap.end <= own.end;
+            if gap.len() >= least && !known.iter().any(is_known) {
+                self.reservations.forget(&gap);
+                self.reservations.remember(&gap, false);
+            }
+        }
+    }
+
+    /// `madvise(2)` of a range that may be reserved.
+    pub fn advise_reserved(&mut self, range: &Range<usize>, advice: c_int) {
+        match advice {
+            _ if stays_reserved(advice) => {}
+            libc::MADV_DONTFORK | libc::MADV_DOFORK if !self.private.is_over(range) => {
+                let is_childless = advice == libc::MADV_DONTFORK;
+                self.reservations.keep_from_children(range, is_childless);
+            }
+            _ => self.forget_reserved(range),
+        }
+    }
+
+    /// A range is not reserved any more.
+    pub fn forget_reserved(&mut self, range: &Range<usize>) {
+        self.reservations.forget(range);
+        for start in self.private.over(range) {
+            if let Some(mapping) = self.private.get_mut(start) {
+                mapping.reserved.remove(range);
+            }
+        }
+    }
+}
+
+/// True if memory after an advice about it is reserved as before.
+fn stays_reserved(advice: c_int) -> bool {
+    matches!(
+        advice,
+        libc::MADV_NORMAL
+            | libc::MADV_RANDOM
+            | libc::MADV_SEQUENTIAL
+            | libc::MADV_WILLNEED
+            | libc::MADV_DONTNEED
+            | libc::MADV_FREE
+            | libc::MADV_COLD
+            | libc::MADV_PAGEOUT
+            | libc::MADV_HUGEPAGE
+            | libc::MADV_NOHUGEPAGE
+            | libc::MADV_DODUMP
+    )
 }

@@ -14,6 +14,7 @@ mod exit_codes;
 mod malloc;
 mod private;
 mod programs;
+mod reserve;
 mod stats;
 mod told;
 mod tree;

@@ -796,7 +796,7 @@ static void declined(void)
     map(ANON, PROT_NONE, flags | MAP_NORESERVE, -1);
     memset(map(ANON, BOTH, flags | MAP_STACK | MAP_NORESERVE, -1), 1, UNIT);
     memset(map(ANON, BOTH, flags | MAP_GROWSDOWN, -1), 1, UNIT);
-    mapped = map(ANON, PROT_NONE, flags, -1);
+    mapped = map(ANON, PROT_READ, flags, -1);
     mapped = mmap(mapped, ANON, BOTH, flags | MAP_FIXED, -1, 0);
     memset(mapped, 1, ANON);
     map(ANON, BOTH | PROT_EXEC, flags, -1);

@@ -114,7 +114,7 @@ cases! {
     advice_is_followed: "advise" takes 2 and hands back 1;
     parts_are_unmapped_and_something_else_is_there: "unmap-parts" takes 4 and hands back 0;
     parts_are_protected: "protect" takes 2 and hands back 3;
-    something_else_is_mapped_over_it: "fixed-over" takes 1 and hands back 0;
+    something_else_is_mapped_over_it: "fixed-over" takes 2 and hands back 0;
     it_moves_and_grows: "move" takes 3 and hands back 2;
     memory_is_locked: "lock" takes 1 and hands back 1;
     sixteen_threads_write: "threads" takes 1 and hands back 0;
@@ -183,7 +183,7 @@ fn declined_mappings_are_named() {
         ("prot_exec", 1),
         ("map_fixed", 1),
         ("shared_writable", 1),
-        ("no_access", 2),
+        ("no_access", 1),
         ("odd_flags", 2),
     ];
     let swap = private.swap("100M");

@@ -69,11 +69,15 @@ static void make(struct region *r)
     r->pages = r->is_file ? file_pages : 512 + below(MOST - 512);
     r->cut = 0;
     int flags = MAP_PRIVATE | (r->is_file ? 0 : MAP_ANONYMOUS);
-    r->start = mmap(NULL, r->pages * PAGE, PROT_READ | PROT_WRITE, flags, r->is_file ? fd : -1, 0);
+    /* Some is reserved first, and comes to be used part by part. */
+    int protection = !r->is_file && below(2) ? PROT_NONE : PROT_READ | PROT_WRITE;
+    if (protection == PROT_NONE)
+        r->pages = MOST, r->cut = 1;
+    r->start = mmap(NULL, r->pages * PAGE, protection, flags, r->is_file ? fd : -1, 0);
     if (r->start == MAP_FAILED)
         fail("mmap", r, 0);
     for (size_t page = 0; page < r->pages; page++)
-        r->page[page] = (struct page){1, PROT_READ | PROT_WRITE, r->is_file, 0};
+        r->page[page] = (struct page){1, protection, r->is_file, 0};
 }
 
 /* True if all pages of a range are mapped. */
@@ -196,6 +200,13 @@ static void operate(int may_fork)
         break;
     case 14: case 15: case 16: case 17: case 18: case 19: case 20: case 21:
         check(r, from, to);
+        break;
+    case 22:
+        if (all && mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != at)
+            fail("a reservation", r, from);
+        for (size_t page = from; all && page < to; page++)
+            r->page[page] = (struct page){1, PROT_NONE, 0, 0};
+        r->cut |= all;
         break;
     default:
         for (size_t page = from; page < to; page++)

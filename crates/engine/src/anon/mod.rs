@@ -150,6 +150,21 @@ impl Anonymous {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_SIZE);
         let bytes = bytes.ok_or(MmuError::NoMemory)?;
         let reservation = node.mmu.reserve(bytes, Protection::ReadWrite)?;
+        Self::at(node, reservation, origin, on_truncate)
+    }
+
+    /// `reservation.bytes` of zeros, over address space that is the page tables' already. After an error it is released.
+    pub fn reserved(node: Arc<Node>, reservation: Reservation) -> Result<Arc<Self>, MapError> {
+        Self::at(node, reservation, None, OnTruncate::Error)
+    }
+
+    fn at(
+        node: Arc<Node>,
+        reservation: Reservation,
+        origin: Option<Origin>,
+        on_truncate: OnTruncate,
+    ) -> Result<Arc<Self>, MapError> {
+        let bytes = reservation.bytes;
         let Some(pages) = Pages::new(bytes >> PAGE_SHIFT) else {
             node.mmu.release(reservation);
             return Err(MmuError::NoMemory.into());

@@ -10,15 +10,19 @@ use crate::table::Table;
 use core::ops::Range;
 
 /// Drops a mapping of which nothing is served any more. The parts that belong to the program stay.
-fn end_if_dead(table: &mut Table, start: usize) {
+pub fn end_if_dead(table: &mut Table, start: usize) {
     if let Some(mapping) = table.private.remove_dead(start) {
         let leased = mapping.leased;
         let room = mapping.room.clone();
         let is_block = mapping.is_block;
+        let (reserved, is_childless) = (mapping.reserved.within(&room), mapping.is_childless);
         drop(mapping);
-        // A block stays marked until it is freed.
-        if !is_block {
+        // A block stays marked until it is freed, and so does a room of which some is reserved: others look at the marks.
+        if reserved.is_empty() && !is_block {
             marked::mark(&room, false);
+        }
+        for part in &reserved {
+            table.reservations.remember(part, is_childless);
         }
         leased.into_iter().for_each(|file| table.leases.give(file));
     }
@@ -75,6 +79,13 @@ pub fn before_fixed(table: &mut Table, range: &Range<usize>) -> bool {
 /// In a child of fork: its memory goes on. Leases are the parent's, and the child would not learn of writes of others:
 /// the kernel serves mappings of such files.
 pub fn forked(table: &mut Table) {
+    table.reservations.forked();
+    let childless = (table.private.iter_mut()).filter(|mapping| mapping.is_childless);
+    let childless: Vec<_> = childless.map(|mapping| mapping.room.clone()).collect();
+    for room in childless {
+        // The addresses stay taken: the program may take them for its own, and threads of ours are about to map their stacks.
+        table.private.unmap_part(room.start, &room);
+    }
     let mut leased = Vec::new();
     for mapping in table.private.iter_mut() {
         if mapping.leased.take().is_some() {

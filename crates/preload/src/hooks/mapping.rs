@@ -3,7 +3,8 @@
 use crate::decide::{self, Call};
 use crate::table::Table;
 use crate::{
-    call, change, declined, give, inside, marked, options, private_calls, program, table, take,
+    call, change, commit, declined, give, inside, marked, options, private_calls, program, table,
+    take,
 };
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -31,14 +32,21 @@ pub unsafe extern "C" fn mmap(
             offset,
         };
         let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+        let is_large = flags & libc::MAP_ANONYMOUS != 0 && bytes >= ANONYMOUS_LEAST.load(Relaxed);
         if is_fixed && marked::may_be_taken(addr as usize, bytes) {
             // SAFETY: the caller's promise.
-            return unsafe { map_over(addr, &call) };
+            return unsafe { map_over(addr, &call, is_large) };
+        }
+        if is_large && decide::is_reservation(&call) {
+            // SAFETY: as above.
+            return reserved(&call, unsafe {
+                call::mmap(addr, bytes, protection, flags, fd, offset)
+            });
         }
         let taken = match flags & libc::MAP_ANONYMOUS {
             0 if fd >= 0 => take_over(&call),
             0 => None,
-            _ if bytes >= ANONYMOUS_LEAST.load(Relaxed) => take_anonymous(&call),
+            _ if is_large => take_anonymous(&call),
             _ => None,
         };
         if let Some(taken) = taken {
@@ -99,6 +107,7 @@ pub fn prepare() {
         let least = usize::try_from(options.min_size).unwrap_or(usize::MAX);
         // Looked up now: a hook may be called where nothing can be looked up.
         program::has_own_malloc();
+        program::makes_calls_itself();
         ANONYMOUS_LEAST.store(least.max(decide::LEAST), Relaxed);
     }
 }
@@ -125,8 +134,11 @@ fn take_anonymous(call: &Call) -> Option<usize> {
 /// # Safety
 /// As of mmap(2).
 #[cold]
-unsafe fn map_over(addr: *mut c_void, call: &Call) -> *mut c_void {
+unsafe fn map_over(addr: *mut c_void, call: &Call, is_large: bool) -> *mut c_void {
     let mut flags = call.flags;
+    let reserves = decide::is_reservation(call);
+    let is_commit = flags & libc::MAP_FIXED != 0 && decide::is_commit(call);
+    let mut why = None;
     // SAFETY: the caller's promise.
     let map = |addr, flags| unsafe {
         call::mmap(
@@ -146,6 +158,24 @@ unsafe fn map_over(addr: *mut c_void, call: &Call) -> *mut c_void {
         if flags & libc::MAP_FIXED != 0 {
             change::hand_back(&mut table, &range);
         }
+        if is_commit {
+            let by_kernel = |part: &Range<usize>| {
+                // SAFETY: the program wants this at a part of its call's range.
+                let mapped = unsafe {
+                    let start = part.start as *mut c_void;
+                    call::mmap(start, part.len(), call.protection, flags, -1, 0)
+                };
+                mapped != libc::MAP_FAILED
+            };
+            match commit::renew(&mut table, &range, by_kernel) {
+                Some(Ok(())) => return addr,
+                Some(Err(reason)) => why = Some(reason),
+                None => {}
+            }
+        }
+        if flags & libc::MAP_FIXED != 0 && !reserves {
+            table.reservations.forget(&range);
+        }
         if table.private.is_over(&range) {
             match give_place(&mut table, &range, flags, map) {
                 Ok(how) => flags = how,
@@ -153,13 +183,33 @@ unsafe fn map_over(addr: *mut c_void, call: &Call) -> *mut c_void {
             }
         }
     }
-    match refused {
-        Some(errno) => {
-            call::set_errno(errno);
-            libc::MAP_FAILED
-        }
-        None => map(addr, flags),
+    if let Some(errno) = refused {
+        call::set_errno(errno);
+        return libc::MAP_FAILED;
     }
+    let mapped = map(addr, flags);
+    if reserves {
+        return reserved(call, mapped);
+    }
+    if is_large {
+        why = why.or_else(|| decide::why_not_fixed(call));
+    }
+    if let Some(why) = why.filter(|_| mapped != libc::MAP_FAILED) {
+        declined::declined(why, call);
+    }
+    mapped
+}
+
+/// Remembers address space that the kernel has reserved; where it is.
+#[cold]
+fn reserved(call: &Call, mapped: *mut c_void) -> *mut c_void {
+    if mapped != libc::MAP_FAILED
+        && let (Some(_inside), Some(range)) = (inside::enter(), change::pages(mapped, call.bytes))
+    {
+        give::leave_stack();
+        table::lock().reserve(&range, ANONYMOUS_LEAST.load(Relaxed));
+    }
+    mapped
 }
 
 /// Private memory makes way for a mapping over it: with which flags, or an errno.
@@ -200,6 +250,7 @@ fn give_way(addr: *mut c_void, bytes: usize) -> bool {
             let mut table = table::lock();
             change::free_idle(&mut table, &range);
             change::hand_back(&mut table, &range);
+            table.forget_reserved(&range);
             give::hand_over(&mut table, &range)
         }
         _ => true,
@@ -259,6 +310,7 @@ fn answer(
 
 /// The kernel does it, on mappings of its own.
 fn handed_back(table: &mut Table, range: &Range<usize>) -> Option<c_int> {
+    table.forget_reserved(range);
     match change::hand_back(table, range) && give::hand_over(table, range) {
         true => None,
         false => Some(change::refuse(libc::ENOMEM)),
@@ -271,6 +323,7 @@ fn handed_back_for(
     range: &Range<usize>,
     (number, argument): (c_long, usize),
 ) -> Option<c_int> {
+    table.forget_reserved(range);
     match table.private.is_over(range) {
         true => Some(private_calls::by_kernel(table, range, number, argument)),
         false => handed_back(table, range),
@@ -345,17 +398,34 @@ pub unsafe extern "C" fn mremap(
 /// As of the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(addr: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
+    let mut taken = Ok(());
     let ours = |table: &mut Table, range: &Range<usize>| {
+        taken = commit::before_protect(table, range, protection);
         if table.private.is_over(range) {
             return Some(private_calls::protect(table, range, protection));
         }
         match change::is_protected(table, range, protection) {
             true => Some(0),
-            false => handed_back(table, range),
+            false if change::hand_back(table, range) => None,
+            false => Some(change::refuse(libc::ENOMEM)),
         }
     };
     let args = [addr as usize, bytes, protection as usize, 0];
-    on_range(addr, bytes, ours, by_kernel(libc::SYS_mprotect, args))
+    let answer = on_range(addr, bytes, ours, by_kernel(libc::SYS_mprotect, args));
+    if let Err(why) = taken
+        && answer == 0
+    {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let call = Call {
+            bytes,
+            protection,
+            flags,
+            fd: -1,
+            offset: 0,
+        };
+        declined::declined(why, &call);
+    }
+    answer
 }
 
 /// pkey_mprotect(2).
@@ -388,9 +458,12 @@ pub unsafe extern "C" fn pkey_mprotect(
 /// As of the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(addr: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
-    let ours = |table: &mut Table, range: &Range<usize>| match table.private.is_over(range) {
-        true => Some(private_calls::advise(table, range, advice)),
-        false => change::advise(table, range, advice),
+    let ours = |table: &mut Table, range: &Range<usize>| {
+        table.advise_reserved(range, advice);
+        match table.private.is_over(range) {
+            true => Some(private_calls::advise(table, range, advice)),
+            false => change::advise(table, range, advice),
+        }
     };
     let args = [addr as usize, bytes, advice as usize, 0];
     on_range(addr, bytes, ours, by_kernel(libc::SYS_madvise, args))

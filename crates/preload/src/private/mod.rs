@@ -2,12 +2,13 @@
 //!
 //! The engine serves the *live* parts of a mapping. The kernel does the calls that the engine cannot do for a part: the part is
 //! *handed over*, where it is, with its bytes, and is the program's own from then on. A part that the program unmaps
-//! is a *hole*, whose addresses stay taken until the mapping goes.
+//! is a *hole*, whose addresses stay taken until the mapping goes. A part that the program has *reserved* is its own, too, until it
+//! is used (`reserved.rs`).
 //!
 //! ```text
-//!   room    ┌──────────┬─────────────┬──────┬──────────┐
-//!           │ live     │ handed over │ hole │ live     │
-//!           └──────────┴─────────────┴──────┴──────────┘
+//!   room    ┌──────────┬─────────────┬──────┬──────────┬──────────┐
+//!           │ live     │ handed over │ hole │ live     │ reserved │
+//!           └──────────┴─────────────┴──────┴──────────┴──────────┘
 //! ```
 //!
 //! The code here has the mappings; `give` has the table too, `private_calls` the program's calls.
@@ -34,6 +35,8 @@ pub struct PrivateMapping {
     pub live: Ranges,
     /// Where there is nothing.
     pub holes: Ranges,
+    /// Those of the program's own parts that are reserved: nobody may touch them, and nobody has.
+    pub reserved: Ranges,
     /// `PROT_READ`, or that and `PROT_WRITE`.
     pub protection: c_int,
     /// The file, if it is under a lease.
@@ -43,6 +46,8 @@ pub struct PrivateMapping {
     pub is_block: bool,
     /// A part of it is not served any more.
     pub cut: bool,
+    /// Children of fork do not have it.
+    pub is_childless: bool,
     pub map: MmapMut,
 }
 
@@ -164,6 +169,14 @@ impl PrivateMappings {
         starts
             .first()
             .map(|start| self.mappings[start].room.clone())
+    }
+
+    /// True if parts of a mapping may be made zeros.
+    pub fn can_renew(&self, start: usize) -> bool {
+        self.get(start).is_some_and(|mapping| {
+            let is_zeros = !mapping.is_file && !mapping.is_block;
+            is_zeros && mapping.protection == libc::PROT_READ | libc::PROT_WRITE
+        })
     }
 
     /// Enters one.

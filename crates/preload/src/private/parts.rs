@@ -1,8 +1,10 @@
 //! Parts of private memory that go, or are handed over.
 
 use super::{PrivateMapping, PrivateMappings};
-use crate::count::HANDED_BACK;
+use crate::count::{Decline, HANDED_BACK, TAKEN};
+use crate::ranges::Ranges;
 use core::ops::Range;
+use softfault::UncheckedAdvice;
 
 impl PrivateMappings {
     /// Takes away the part of a mapping that the program unmaps; false if it cannot be. Parts that are the program's own
@@ -28,7 +30,50 @@ impl PrivateMappings {
             }
             mapping.holes.add(&part);
         }
+        mapping.reserved.remove(range);
         true
+    }
+
+    /// Makes a range within a mapping zeros that the engine serves, whatever is there. After an error parts of it may be
+    /// the program's own, or zeros already.
+    pub fn renew_part(&mut self, start: usize, range: &Range<usize>) -> Result<(), Decline> {
+        let mapping = self.mappings.get(&start).ok_or(Decline::Error)?;
+        let live = mapping.live.within(range);
+        let served: usize = live.iter().map(Range::len).sum();
+        self.has_room(mapping.map.engine(), range.len() - served)?;
+        let mapping = self.mappings.get_mut(&start).ok_or(Decline::Error)?;
+        mapping.cut = true;
+        let mut rest = Ranges::of(range.clone());
+        for part in &live {
+            let (advice, offset) = (UncheckedAdvice::DontNeed, mapping.offset(part.start));
+            // SAFETY: the program wants zeros.
+            let done = unsafe { (mapping.map).unchecked_advise_range(advice, offset, part.len()) };
+            done.map_err(|_| Decline::Error)?;
+            rest.remove(part);
+        }
+        for part in rest.within(range) {
+            mapping.holes.remove(&part);
+            mapping.reserved.remove(&part);
+            // SAFETY: the program wants something new there.
+            let taken = unsafe { mapping.map.take_part(&part) };
+            taken.map_err(|_| Decline::Error)?;
+            mapping.live.add(&part);
+            self.promised += part.len() as u64;
+        }
+        TAKEN.add(range.len());
+        Ok(())
+    }
+
+    /// Parts of a range that are the program's own are reserved by now.
+    pub fn reserve_part(&mut self, start: usize, range: &Range<usize>) {
+        let Some(mapping) = self.mappings.get_mut(&start) else {
+            return;
+        };
+        if !mapping.is_file && !mapping.is_block {
+            for part in mapping.handed_over(range) {
+                mapping.reserved.add(&part);
+            }
+        }
     }
 
     /// Hands the live parts of a range in a mapping over; false if it cannot be: the other parts stay as they were.
@@ -66,6 +111,7 @@ impl PrivateMappings {
             }
             mapping.holes.remove(&part);
         }
+        mapping.reserved.remove(range);
         true
     }
 

@@ -70,11 +70,13 @@ fn enter(
     table.private.add(PrivateMapping {
         live: Ranges::of(room.clone()),
         holes: Ranges::default(),
+        reserved: Ranges::default(),
         protection: libc::PROT_READ | libc::PROT_WRITE,
         leased: None,
         is_file,
         is_block: false,
         cut: false,
+        is_childless: false,
         map,
         room: room.clone(),
     });

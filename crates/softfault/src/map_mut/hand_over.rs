@@ -56,6 +56,19 @@ impl MmapMut {
         unsafe { Private::close_hole(part) }
     }
 
+    /// Makes a part zeros that the engine serves, given by the addresses of whole pages that are not the map's: of a map
+    /// over reserved address space, unmapped, or handed over. After an error the part is the program's, and may be
+    /// inaccessible.
+    ///
+    /// # Safety
+    /// Nobody uses the part.
+    #[doc(hidden)]
+    pub unsafe fn take_part(&self, part: &Range<usize>) -> io::Result<()> {
+        let private = self.private_here()?;
+        // SAFETY: the caller's promise.
+        unsafe { private.take_back(self.managed(), part) }
+    }
+
     /// The addresses that are reserved for this map while it lives.
     #[doc(hidden)]
     pub fn room(&self) -> Option<Range<usize>> {

@@ -7,6 +7,8 @@ use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use crate::private::{FilePart, Private};
 use crate::{Advice, Engine, signal};
+use core::ops::Range;
+use softfault_engine::mmu::TABLE_SPAN;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -105,6 +107,24 @@ impl Engine {
 }
 
 impl MmapMut {
+    /// A map over address space that the program has reserved by mmap(2) with PROT_NONE. It begins at a multiple of 2 MiB. All of
+    /// it stays as it is until [`take_part`](Self::take_part).
+    ///
+    /// # Safety
+    /// The program has the address space for itself, for as long as the map lives.
+    #[doc(hidden)]
+    pub unsafe fn over_reserved(engine: &Engine, range: &Range<usize>) -> io::Result<Self> {
+        let managed = engine.inner.managed_here()?;
+        let managed = managed.ok_or(io::ErrorKind::Unsupported)?;
+        if range.is_empty() || !range.start.is_multiple_of(TABLE_SPAN) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let masked = signal::masked();
+        engine.inner.check_signals(&masked)?;
+        let private = Private::over_reserved((managed, &engine.inner.files), &masked, range)?;
+        Ok(Self::new(engine, MmapMutKind::Managed(private)))
+    }
+
     /// Maps `len` bytes of anonymous memory over the process's default engine.
     pub fn map_anon(len: usize) -> io::Result<Self> {
         MmapOptions::new().len(len).map_anon()

@@ -11,7 +11,7 @@ use crate::errno::errno;
 use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::store::FileStore;
-use crate::uffd::GivenTo;
+use crate::uffd::{GivenTo, nothing_at};
 use crate::{FaultError, error};
 use core::ops::Range;
 use libc::{c_int, c_void};
@@ -191,18 +191,6 @@ fn copy(pages: &Range<usize>, to: usize) -> Result<(), c_int> {
         }
     }
     Ok(())
-}
-
-/// Lets nothing be at a part.
-fn nothing_at(part: &Range<usize>) -> Result<(), MmuError> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    let start = part.start as *mut c_void;
-    // SAFETY: in a window of ours, whose part nobody looks at any more.
-    let put = unsafe { kernel_calls::mmap(start, part.len(), libc::PROT_NONE, flags, -1, 0) };
-    match put {
-        libc::MAP_FAILED => Err(MmuError::System(errno())),
-        _ => Ok(()),
-    }
 }
 
 fn process() -> io::Result<&'static Process> {

@@ -11,6 +11,7 @@
 //! | `protect` | `mprotect(2)` |
 //! | `renew` | `mmap(2)` with `MAP_FIXED` over pages of zeros |
 //! | `remap` | `mremap(2)` |
+//! | `reserved` | address space of the program's, of which parts come to be memory of the engine's |
 
 mod advise;
 mod hand_over;
@@ -20,6 +21,7 @@ mod populate;
 mod protect;
 mod remap;
 mod renew;
+mod reserved;
 
 use crate::error;
 use crate::files::Files;

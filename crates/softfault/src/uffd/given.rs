@@ -13,10 +13,11 @@
 //! ```
 
 use super::abi;
-use super::mmu::{UffdMmu, system};
+use super::mmu::{UffdMmu, advise_window, mprotect, system};
 use crate::errno::errno;
 use core::ops::Range;
 use libc::c_void;
+use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{MmuError, Reservation};
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -161,11 +162,61 @@ impl UffdMmu {
         })
     }
 
+    /// Makes address space that the program has reserved a window that may be written to. Nothing of it is the window's until
+    /// [`take_back`](Self::take_back).
+    pub fn window_over(&self, range: &Range<usize>) -> Result<Reservation, MmuError> {
+        // First: a child that is forked meanwhile goes on with the program's memory.
+        self.given.parts_mut().enter(range, GivenTo::Program);
+        let window = self.register(range.clone(), &[], Protection::ReadWrite);
+        if window.is_err() {
+            self.given.parts_mut().forget_window(range);
+        }
+        window
+    }
+
+    /// Takes a part of a window back that was given away: what is there goes, and nobody may touch it until
+    /// [`open`](Self::open). After an error there may be nothing at the part, and it is the program's.
+    ///
+    /// # Safety
+    /// Nobody uses the part.
+    pub unsafe fn take_back(
+        &self,
+        window: &Reservation,
+        part: &Range<usize>,
+    ) -> Result<(), MmuError> {
+        self.change(part, |_| {
+            let mut given = self.given.parts_mut();
+            given.enter(part, GivenTo::Program);
+            nothing_at(part)?;
+            advise_window(part, Protection::ReadWrite)?;
+            abi::register(self.of(window), part, self.protects(window)).map_err(system)?;
+            given.forget(part);
+            Ok(())
+        })
+    }
+
+    /// Lets the program touch a part that was taken back, and is mapped.
+    pub fn open(&self, part: &Range<usize>) -> Result<(), MmuError> {
+        mprotect(part, Protection::ReadWrite)
+    }
+
     /// True if a fault there is one of before it was given away: the kernel reports no others. Where it raises signals,
     /// it does not say.
     pub(super) fn is_given(&self, addr: usize) -> bool {
         let is_late = || self.given.parts().has_any(&(addr..addr + 1));
         self.faults().by_threads() && is_late()
+    }
+}
+
+/// Lets nothing be at a part of a window: a touch is a SIGSEGV.
+pub(crate) fn nothing_at(part: &Range<usize>) -> Result<(), MmuError> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    let start = part.start as *mut c_void;
+    // SAFETY: in a window of ours, whose part nobody looks at any more.
+    let put = unsafe { sync::kernel_calls::mmap(start, part.len(), libc::PROT_NONE, flags, -1, 0) };
+    match put {
+        libc::MAP_FAILED => Err(system(errno())),
+        _ => Ok(()),
     }
 }
 

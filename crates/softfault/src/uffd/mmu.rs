@@ -252,24 +252,7 @@ impl UffdMmu {
         // never fault. From then on all missing pages are ours to fill, for every call.
         let start = self.map(bytes)?;
         let range = start..start + bytes;
-        let advise = |advice| {
-            // SAFETY: advice about a mapping that was just made.
-            unsafe { sync::kernel_calls::madvise(start as *mut c_void, bytes, advice) }
-        };
-        // Huge pages would be filled whole, for a read of any size. Machines
-        // without them refuse the advice.
-        advise(libc::MADV_NOHUGEPAGE);
-        // Pages that are the same as others are made one (KSM) and lose their write
-        // protection: writes to them would not be seen. A service may have been
-        // started with all its memory to be merged.
-        advise(libc::MADV_UNMERGEABLE);
-        // Written pages are in a core dump, as memory of the kernel's is. Pages of files that are only
-        // read are not, as those of the kernel's mappings are not.
-        if protection == Protection::ReadWrite {
-            advise(libc::MADV_DODUMP);
-        }
-        if advise(libc::MADV_DONTFORK) < 0 {
-            let error = system(errno());
+        if let Err(error) = advise_window(&range, protection) {
             unmap(range);
             return Err(error);
         }
@@ -314,6 +297,30 @@ pub(super) fn mprotect(range: &Range<usize>, protection: Protection) -> Result<(
     let start = range.start as *mut c_void;
     // SAFETY: a window that its owner holds, or has yet to get.
     match unsafe { sync::kernel_calls::mprotect(start, range.len(), flags) } {
+        0 => Ok(()),
+        _ => Err(system(errno())),
+    }
+}
+
+/// Advice about address space that is to be a window, or a part of one.
+pub(super) fn advise_window(range: &Range<usize>, protection: Protection) -> Result<(), MmuError> {
+    let advise = |advice| {
+        // SAFETY: advice about a mapping that was just made.
+        unsafe { sync::kernel_calls::madvise(range.start as *mut c_void, range.len(), advice) }
+    };
+    // Huge pages would be filled whole, for a read of any size. Machines
+    // without them refuse the advice.
+    advise(libc::MADV_NOHUGEPAGE);
+    // Pages that are the same as others are made one (KSM) and lose their write
+    // protection: writes to them would not be seen. A service may have been
+    // started with all its memory to be merged.
+    advise(libc::MADV_UNMERGEABLE);
+    // Written pages are in a core dump, as memory of the kernel's is. Pages of files that are only
+    // read are not, as those of the kernel's mappings are not.
+    if protection == Protection::ReadWrite {
+        advise(libc::MADV_DODUMP);
+    }
+    match advise(libc::MADV_DONTFORK) {
         0 => Ok(()),
         _ => Err(system(errno())),
     }

@@ -1,0 +1,171 @@
+//! Address space that a program has reserved, and of which it takes parts into use: the engine serves these, and leaves the rest
+//! alone. For programs that take over mapped memory by themselves.
+
+use core::ffi::c_void;
+use softfault::{Engine, Faults, MmapMut, Swap, UncheckedAdvice};
+use std::ops::Range;
+
+const PAGE: usize = 4096;
+const MEMORY: usize = 8 << 20;
+/// Pages of a reservation: three times what the budget has room for.
+const PAGES: usize = 3 * MEMORY / PAGE;
+const SPAN: usize = 2 << 20;
+
+fn engine() -> Engine {
+    let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
+    let builder = Engine::builder().memory(MEMORY).faults(Faults::Threads);
+    builder.swap(swap).build().unwrap()
+}
+
+/// Address space from a multiple of a page table's span on.
+fn reserve() -> usize {
+    let bytes = PAGES * PAGE + SPAN;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let null = core::ptr::null_mut();
+    // SAFETY: new address space.
+    let start = unsafe { libc::mmap(null, bytes, libc::PROT_NONE, flags, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    (start as usize).next_multiple_of(SPAN)
+}
+
+fn addresses(start: usize, pages: &Range<usize>) -> Range<usize> {
+    start + pages.start * PAGE..start + pages.end * PAGE
+}
+
+fn over(engine: &Engine, start: usize) -> MmapMut {
+    // SAFETY: the test's own address space.
+    unsafe { MmapMut::over_reserved(engine, &addresses(start, &(0..PAGES))) }.unwrap()
+}
+
+fn take(map: &MmapMut, start: usize, pages: Range<usize>) {
+    // SAFETY: nobody uses the part.
+    unsafe { map.take_part(&addresses(start, &pages)) }.unwrap();
+}
+
+fn word(page: usize, version: usize) -> u64 {
+    ((page + PAGES * version) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+fn place(start: usize, page: usize) -> *mut u64 {
+    (start + page * PAGE + PAGE / 2) as *mut u64
+}
+
+fn write(start: usize, pages: Range<usize>, version: usize) {
+    for page in pages {
+        // SAFETY: mapped, and nobody has a reference to it.
+        unsafe { place(start, page).write_volatile(word(page, version)) };
+    }
+}
+
+#[track_caller]
+fn check(start: usize, pages: Range<usize>, is: impl Fn(usize) -> u64) {
+    for page in pages {
+        // SAFETY: as above.
+        let found = unsafe { place(start, page).read_volatile() };
+        assert_eq!(found, is(page), "page {page}");
+    }
+}
+
+/// True if the kernel may read there: it looks at the protection as a load does.
+fn may_be_read(addr: usize) -> bool {
+    let name = c"softfault-reserved".as_ptr();
+    // SAFETY: a new file in memory, closed below.
+    let file = unsafe { libc::memfd_create(name, libc::MFD_CLOEXEC) };
+    // SAFETY: the kernel checks the address.
+    let written = unsafe { libc::write(file, addr as *const c_void, 1) };
+    // SAFETY: opened above.
+    unsafe { libc::close(file) };
+    written == 1
+}
+
+#[test]
+fn parts_come_to_be_zeros_that_go_to_swap() {
+    let (engine, start) = (engine(), reserve());
+    let map = over(&engine, start);
+    assert!(!may_be_read(start));
+    let (first, second) = (3..PAGES / 2, PAGES / 2 + 100..PAGES);
+    for part in [&first, &second] {
+        take(&map, start, part.clone());
+        check(start, part.clone(), |_| 0);
+        write(start, part.clone(), 1);
+    }
+    for part in [&first, &second] {
+        check(start, part.clone(), |page| word(page, 1));
+    }
+    let stats = engine.stats();
+    assert!(stats.swap.unwrap().pages_out > 0);
+    assert!(stats.peak_bytes <= MEMORY as u64);
+    assert!(!may_be_read(start + 2 * PAGE), "below");
+    assert!(!may_be_read(start + first.end * PAGE), "between them");
+    drop(map);
+    assert!(!may_be_read(start + 3 * PAGE), "it goes with the map");
+}
+
+#[test]
+fn a_part_that_was_given_up_comes_back_as_zeros() {
+    let (engine, start) = (engine(), reserve());
+    let map = over(&engine, start);
+    take(&map, start, 0..PAGES);
+    write(start, 0..PAGES, 1);
+    let (gone, given) = (40..900, 1500..2100);
+    // SAFETY: the map is not asked for either, until it takes it back.
+    unsafe {
+        map.unmap_addresses(&addresses(start, &gone)).unwrap();
+        map.hand_over(&addresses(start, &given)).unwrap();
+    }
+    assert!(!may_be_read(start + gone.start * PAGE));
+    check(start, given.clone(), |page| word(page, 1));
+    for part in [&gone, &given] {
+        take(&map, start, part.clone());
+        check(start, part.clone(), |_| 0);
+        write(start, part.clone(), 2);
+    }
+    let is_new = |page: usize| gone.contains(&page) || given.contains(&page);
+    check(start, 0..PAGES, |page| {
+        word(page, 1 + usize::from(is_new(page)))
+    });
+    // Advice reaches the part that came back: it is the window's again.
+    let offset = gone.start * PAGE;
+    // SAFETY: nothing relies on the bytes.
+    unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, gone.len() * PAGE) }
+        .unwrap();
+    check(start, gone, |_| 0);
+}
+
+#[test]
+fn a_child_goes_on_with_it_and_takes_more() {
+    let (engine, start) = (engine(), reserve());
+    let map = over(&engine, start);
+    take(&map, start, 0..PAGES / 2);
+    write(start, 0..PAGES / 2, 1);
+    // SAFETY: the child checks its memory and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+            check(start, 0..PAGES / 2, |page| word(page, 1));
+            assert!(!may_be_read(start + PAGES / 2 * PAGE));
+            take(&map, start, PAGES / 2..PAGES);
+            check(start, PAGES / 2..PAGES, |_| 0);
+            write(start, 0..PAGES, 2);
+            check(start, 0..PAGES, |page| word(page, 2));
+        }));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    check(start, 0..PAGES / 2, |page| word(page, 1));
+    assert!(!may_be_read(start + PAGES / 2 * PAGE));
+}
+
+#[test]
+fn a_place_between_page_tables_is_refused() {
+    let (engine, start) = (engine(), reserve());
+    let part = addresses(start, &(1..PAGES));
+    // SAFETY: the test's own address space.
+    let refused = unsafe { MmapMut::over_reserved(&engine, &part) };
+    let kind = refused.err().map(|error| error.kind());
+    assert_eq!(kind, Some(std::io::ErrorKind::InvalidInput));
+}
