@@ -27,6 +27,10 @@
 //! static initialisers. It looks at its arguments and at a bitmap (`marked.rs`), and makes the system call. Only for a
 //! mapping that is large enough, or was taken, it does more: with signals masked, over a heap of its own, and with a
 //! mark in the thread (`inside.rs`), so that softfault's own calls are passed on to the kernel.
+//!
+//! The functions that it takes over are glibc's: with another C library it is empty, and `softfault run` declines its programs.
+
+#![cfg(target_env = "gnu")]
 
 mod assurance;
 mod block_list;
