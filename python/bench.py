@@ -79,11 +79,14 @@ def read_ahead(device, kib):
         setting.write_text(before)
 
 
-def child(name, *arguments, group=None):
-    """The result of a function of this file in a process of its own."""
+def child(name, *arguments, group=None, limit=None):
+    """The result of a function of this file in a process of its own, which is killed after so many seconds."""
     into = f"{group}/cgroup.procs" if group else ""
     command = [sys.executable, __file__, "--child", name, into, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not done after {limit:.0f} s"}
     if done.returncode:
         return {"failed": done.stderr.splitlines()[-1:] or done.returncode}
     return json.loads(done.stdout.splitlines()[-1])
@@ -121,65 +124,106 @@ def child_sum(kind, path, memory, times):
     return seconds
 
 
+@contextlib.contextmanager
+def other_thread():
+    """Another thread meanwhile, which sleeps 0.2 ms between looks: its gaps of 1 ms and more."""
+    gaps, over = [], threading.Event()
+
+    def look():
+        last = time.perf_counter()
+        while not over.is_set():
+            now = time.perf_counter()
+            if now - last >= 0.001:
+                gaps.append(now - last)
+            last = now
+            time.sleep(0.0002)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield gaps
+    finally:
+        over.set()
+        thread.join()
+
+
+def child_pread(path, threads, reads):
+    """Threads of pread, and another thread of Python, which has nothing to do with them."""
+    with other_thread() as gaps:
+        seconds = rust("pread", path, threads, reads)[0]
+    return {"seconds": seconds, "gaps": gaps}
+
+
 def child_take(kind, path, memory, rounds, limit):
     import numpy as np
 
     size = os.stat(path).st_size
     a, engine = opened(kind, path, int(memory), (size // PAGE, PAGE // 8))
-    draw = np.random.default_rng(1)
-    gaps, over = [0.0], threading.Event()
+    with other_thread() as gaps:
+        rows, seconds = take_rounds(a, np.random.default_rng(1), int(rounds), float(limit))
+    peak = engine.stats()["peak_bytes"] if engine else 0
+    return {"rows": rows, "seconds": seconds, "gaps": gaps, "peak": peak}
 
-    def other():
-        last = time.perf_counter()
-        while not over.is_set():
-            now = time.perf_counter()
-            gaps[0] = max(gaps[0], now - last)
-            last = now
-            time.sleep(0.0002)
 
-    thread = threading.Thread(target=other)
-    thread.start()
-    rows, begun = 0, time.perf_counter()
-    for _ in range(int(rounds)):
+def take_rounds(a, draw, rounds, limit):
+    import numpy as np
+
+    taken, begun = 0, time.perf_counter()
+    for _ in range(rounds):
         wanted = draw.integers(0, len(a), 1000)
         got = a[wanted]
-        rows += len(got)
+        taken += len(got)
         expected = (wanted * (PAGE // 8)).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         assert np.array_equal(got[:, 0].view(np.uint64), expected)
-        if time.perf_counter() - begun > float(limit):
+        if time.perf_counter() - begun > limit:
             break
-    seconds = time.perf_counter() - begun
-    over.set()
-    thread.join()
-    peak = engine.stats()["peak_bytes"] if engine else 0
-    return {"rows": rows, "seconds": seconds, "gap": gaps[0], "peak": peak}
+    return taken, time.perf_counter() - begun
 
 
-def child_index(kind, path, memory, queries):
+def child_nothing():
+    """What a process takes that has no index yet."""
+    import numpy as np
+    import softfault
+    from usearch.index import Index
+
+    softfault.Engine(memory=64 << 20)
+    made = Index(ndim=256, metric="cos", dtype="f32")
+    made.add(np.arange(1000), np.zeros((1000, 256), dtype=np.float32))
+    made.search(np.zeros((1000, 256), dtype=np.float32), 10, threads=32)
+    return {}
+
+
+def child_index(kind, path, memory, queries, threads, limit):
     import numpy as np
     from usearch.index import Index
 
-    wanted = np.load(queries)
+    wanted, threads = np.load(queries), int(threads)
     index = Index.restore(path, view=False) if kind == "memory" else None
     held = None
     if kind == "own":
         index = Index.restore(path, view=True)
-    elif kind == "softfault":
+    elif kind in ("engine", "softfault"):
         import softfault
 
-        engine = softfault.Engine(memory=int(memory), by_kernel=False)
+        engine = softfault.Engine(memory=int(memory), by_kernel=False if kind == "engine" else None)
         with open(path, "rb") as file:
             held = softfault.mmap(file.fileno(), 0, access=softfault.ACCESS_READ, engine=engine)
         index = Index.restore(memoryview(held), view=True)
+    keys, cold, answered = [], None, 0
     begun = time.perf_counter()
-    keys = [index.search(query, 10).keys.tolist() for query in wanted[:1000]]
-    cold = time.perf_counter() - begun
-    begun = time.perf_counter()
-    for query in wanted:
-        index.search(query, 10)
-    warm = time.perf_counter() - begun
+    for at in range(0, len(wanted), 50):
+        keys += index.search(wanted[at : at + 50], 10, threads=threads).keys.tolist()
+        seconds = time.perf_counter() - begun
+        if cold is None and len(keys) >= 1000:
+            cold, rest = seconds, time.perf_counter()
+        elif cold is not None:
+            answered = len(keys) - 1000
+        if seconds > float(limit):
+            break
+    rate = answered / (time.perf_counter() - rest) if answered else None
     peak = engine.stats()["peak_bytes"] if held is not None else 0
-    return {"keys": keys, "cold": cold, "rate": len(wanted) / warm, "peak": peak}
+    read = next(line for line in open("/proc/self/io") if line.startswith("read_bytes"))
+    return {"keys": keys, "cold": cold, "rate": rate, "peak": peak, "read": int(read.split()[1])}
 
 
 def child_fork(path, memory, own, epochs):
@@ -258,17 +302,23 @@ def take(options, path):
     make_file(path, options.size)
     budget = options.size // 8
     print(f"\n1,000 rows of 4 KiB of {options.size >> 20} MiB under {budget >> 20} MiB, a hundred times, rows/s:")
+    ratios = {"engine": [], "softfault": []}
     for _ in range(options.repeat):
         drop(path)
-        seconds = rust("pread", path, 32, 100_000)[0]
-        print(f"  32 threads of pread: {32 * (100_000 // 32) / seconds:.0f}")
-        for kind in ("engine", "softfault"):
+        got = child("pread", path, 32, 100_000)
+        pread = 32 * (100_000 // 32) / got["seconds"]
+        print(f"  32 threads of pread: {pread:.0f}, {gap_of(got)}", flush=True)
+        for kind, of_kind in ratios.items():
             drop(path)
             got = child("take", kind, path, budget, 100, 60)
+            rate = got["rows"] / got["seconds"]
+            of_kind.append(rate / pread)
             print(
-                f"  a[indices] of softfault ({kind}): {got['rows'] / got['seconds']:.0f}, longest gap of another "
-                f"thread {got['gap'] * 1000:.1f} ms, peak {got['peak'] >> 20} MiB"
+                f"  a[indices] of softfault ({kind}): {rate:.0f}, {rate / pread:.2f} x, {gap_of(got)}, peak {got['peak'] >> 20} MiB",
+                flush=True,
             )
+    for kind, of_kind in ratios.items():
+        print(f"  softfault ({kind}) by pread, median: {statistics.median(of_kind):.2f}")
     for kib in options.read_ahead:
         with read_ahead(options.device, kib), cgroup(budget) as group:
             drop(path)
@@ -278,44 +328,69 @@ def take(options, path):
                 continue
             print(
                 f"  a[indices] of numpy.memmap, read-ahead {kib} KiB: {got['rows'] / got['seconds']:.0f} "
-                f"({got['rows']} rows), longest gap {got['gap'] * 1000:.1f} ms"
+                f"({got['rows']} rows), {gap_of(got)}"
             )
+
+
+def gap_of(got):
+    longest, many = max(got["gaps"], default=0), sum(gap > 0.005 for gap in got["gaps"])
+    return f"longest gap of another thread {longest * 1000:.1f} ms, {many} over 5 ms"
 
 
 def index(options, path):
     import numpy as np
     from usearch.index import Index
 
-    file, queries = path.with_suffix(".usearch"), path.with_suffix(".npy")
+    file, queries = path.with_suffix(f".{options.vectors}.usearch"), path.with_suffix(".npy")
     draw = np.random.default_rng(5)
     if not file.exists():
         vectors = draw.standard_normal((options.vectors, 256), dtype=np.float32)
         made = Index(ndim=256, metric="cos", dtype="f32")
         made.add(np.arange(len(vectors)), vectors)
         made.save(str(file))
-    np.save(queries, draw.standard_normal((2000, 256), dtype=np.float32))
+        del vectors, made
+    np.save(queries, np.random.default_rng(6).standard_normal((options.queries, 256), dtype=np.float32))
     size = file.stat().st_size
-    budget = max(size // 4, 16 << 20)
-    print(f"\nusearch, {size >> 20} MiB of index under {budget >> 20} MiB:")
-    right = child("index", "memory", file, budget, queries)
-    rows = [("in memory", right)]
-    drop(file)
-    rows.append(("over softfault.mmap", child("index", "softfault", file, budget, queries)))
-    for kib in options.read_ahead:
-        # The process itself, its libraries and the engine's threads are not the budget's: as much room for both.
-        with read_ahead(options.device, kib), cgroup(budget + options.process) as group:
-            drop(file)
-            rows.append((f"its own view, read-ahead {kib} KiB", child("index", "own", file, budget, queries, group=group)))
-    for name, got in rows:
+    budget = max(size // options.part, 16 << 20)
+    # The process itself, its libraries and its threads are not the budget's: as much room for them in each row.
+    with cgroup(None) as group:
+        child("nothing", group=group)
+        process = int((group / "memory.max_usage_in_bytes").read_text()) if group else 0
+    print(
+        f"\nusearch, {size >> 20} MiB of index, {options.threads} threads; budget {budget >> 20} MiB, cgroups of "
+        f"{budget >> 20} + {process >> 20} MiB; at most {options.limit} s a row:",
+        flush=True,
+    )
+    arguments = (file, budget, queries, options.threads, options.limit)
+    right = {}
+
+    def show(name, kind, group):
+        drop(file)
+        got = child("index", kind, *arguments, group=group, limit=3 * options.limit)
         if "failed" in got:
-            print(f"  {name}: {got}")
-            continue
-        same = got["keys"] == right["keys"]
+            print(f"  {name}: {got['failed']}", flush=True)
+            return
+        right.setdefault("keys", got["keys"])
+        both = min(len(got["keys"]), len(right["keys"]))
+        same = got["keys"][:both] == right["keys"][:both]
+        cold = f"first 1,000 answers {got['cold']:.2f} s" if got["cold"] else f"{len(got['keys'])} answers"
+        rate = f", then {got['rate']:.0f} a second" if got["rate"] else ""
         print(
-            f"  {name}: first 1,000 answers {got['cold']:.2f} s, then {got['rate']:.0f} a second, "
-            f"{'the same answers' if same else 'OTHER ANSWERS'}, peak {got['peak'] >> 20} MiB"
+            f"  {name}: {cold}{rate}, {'the same answers' if same else 'OTHER ANSWERS'}, "
+            f"{got['read'] / (1 << 30):.2f} GiB read, peak of the engine {got['peak'] >> 20} MiB",
+            flush=True,
         )
-    file.unlink()
+
+    show("in memory", "memory", None)
+    for _ in range(options.repeat):
+        for kind, name in (("engine", "softfault.mmap, by the engine alone"), ("softfault", "softfault.mmap")):
+            with cgroup(budget + process) as group:
+                show(name, kind, group)
+        for kib in options.read_ahead:
+            with read_ahead(options.device, kib), cgroup(budget + process) as group:
+                show(f"its own view, read-ahead {kib} KiB", "own", group)
+    if not options.keep:
+        file.unlink()
     queries.unlink()
 
 
@@ -366,8 +441,11 @@ def main():
     parser.add_argument("--device", default="vda", help="the disk whose read-ahead is set")
     parser.add_argument("--read-ahead", type=lambda text: [int(kib) for kib in text.split(",")], default=[None])
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--vectors", type=int, default=40_000)
-    parser.add_argument("--process", type=size, default=64 << 20)
+    parser.add_argument("--vectors", type=int, default=100_000, help="vectors of 256 floats in the index")
+    parser.add_argument("--part", type=int, default=2, help="the index is so many times its budget")
+    parser.add_argument("--queries", type=int, default=3000)
+    parser.add_argument("--threads", type=int, default=32, help="that search the index")
+    parser.add_argument("--limit", type=float, default=60, help="seconds after which a search gives up")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--keep", action="store_true", help="keep the file for the next run")
     options = parser.parse_args()
