@@ -35,6 +35,6 @@ pub use outcome::{HugeCounts, LockRow, Longest, Mode, Outcome, SwapCounts, Troub
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::lock::wait_stats::RANGE_ENDS_US;
 pub use softfault_engine::policy::Policies;
-pub use sync::machine::{Heap, HotLine, Report};
+pub use sync::machine::{Heap, HotLine, HotSleep, Report};
 pub use sync::topology;
 pub use workload::{Zipf, run, run_watched};

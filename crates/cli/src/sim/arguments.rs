@@ -87,7 +87,7 @@ pub struct RunArgs {
     /// Write all operations of the run to this file, one a line; for a single run only
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
-    /// Print the N places in the source with the longest waits for cache lines
+    /// Print the N places in the source with the longest waits for cache lines, and the N with the longest sleeps
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub hot: usize,
     /// Write the rows as JSON to this file; `-` is stdout (the tables then go to stderr)

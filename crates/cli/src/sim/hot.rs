@@ -1,8 +1,9 @@
-//! Where simulated time went: the places in the source that waited most for cache lines.
+//! Where simulated time went: the places in the source that waited most for cache lines, and those that slept most.
 
 use super::plan::Planned;
 use super::pool::Ran;
 use crate::table::{Table, figure};
+use softfault_sim::Report;
 
 /// The `count` hottest places of the first seed of each run.
 pub fn tables(planned: &[Planned], ran: &[Ran], count: usize) -> String {
@@ -40,6 +41,26 @@ pub fn tables(planned: &[Planned], ran: &[Ran], count: usize) -> String {
             planned.job.workload, planned.job.cores, planned.policy
         );
         text += &table.titled(&title);
+        text += &sleeps(planned, &outcome.report, count);
     }
     text
+}
+
+fn sleeps(planned: &Planned, report: &Report, count: usize) -> String {
+    let header = ["Place", "Sleeps", "Total (ms)", "Average (us)", "Share"];
+    let mut table = Table::plain(&header, 1);
+    let all: u64 = report.sleeps.iter().map(|sleep| sleep.ns).sum();
+    for sleep in report.sleeps.iter().take(count) {
+        table.row([
+            sleep.place.clone(),
+            figure::whole(sleep.sleeps),
+            figure::whole(sleep.ns / 1_000_000),
+            figure::whole(sleep.ns / sleep.sleeps.max(1) / 1000),
+            format!("{:.1}%", 100.0 * sleep.ns as f64 / all.max(1) as f64),
+        ]);
+    }
+    table.titled(&format!(
+        "Sleeps: {} on {} cores, {}",
+        planned.job.workload, planned.job.cores, planned.policy
+    ))
 }

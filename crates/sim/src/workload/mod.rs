@@ -218,6 +218,7 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
             switches: 0,
             digest: 0,
             hot: Vec::new(),
+            sleeps: Vec::new(),
             trace: None,
         },
     }

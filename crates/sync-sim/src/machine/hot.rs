@@ -1,4 +1,4 @@
-//! Where time goes: operations that waited for a line, by the place in the
+//! Where time goes: operations that waited for a line, and sleeps on words, by the place in the
 //! source that did them.
 
 use core::panic::Location;
@@ -23,6 +23,17 @@ impl HotLine {
     pub fn ns(&self) -> u64 {
         self.queue_ns + self.transfer_ns
     }
+}
+
+/// A place in the source that slept on a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HotSleep {
+    /// The place: file, line and column.
+    pub place: String,
+    /// Sleeps that have ended.
+    pub sleeps: u64,
+    /// Nanoseconds from the sleep to the wake-up call or the time-out, of all threads together.
+    pub ns: u64,
 }
 
 /// A place in the source as it is shown: file, line and column. The engine's
@@ -107,6 +118,34 @@ impl Hot {
 
     /// The places, those first that took most.
     pub fn lines(&self) -> Vec<HotLine> {
+        let mut lines: Vec<HotLine> = (self.places().into_iter())
+            .map(|entry| HotLine {
+                place: entry.at.map(place_of).unwrap_or_default(),
+                misses: entry.misses,
+                queued: entry.queued,
+                queue_ns: entry.queue / 1000,
+                transfer_ns: entry.transfer / 1000,
+            })
+            .collect();
+        lines.sort_by_key(|line| core::cmp::Reverse(line.ns()));
+        lines
+    }
+
+    /// The same of a table of sleeps, each counted as a queue.
+    pub fn sleeps(&self) -> Vec<HotSleep> {
+        let mut sleeps: Vec<HotSleep> = (self.places().into_iter())
+            .map(|entry| HotSleep {
+                place: entry.at.map(place_of).unwrap_or_default(),
+                sleeps: entry.misses,
+                ns: entry.queue / 1000,
+            })
+            .collect();
+        sleeps.sort_by_key(|sleep| core::cmp::Reverse(sleep.ns));
+        sleeps
+    }
+
+    /// An entry for each place, in the order of the source.
+    fn places(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> = self
             .entries
             .iter()
@@ -125,16 +164,6 @@ impl Hot {
             }
             same
         });
-        let mut lines: Vec<HotLine> = (entries.iter())
-            .map(|entry| HotLine {
-                place: entry.at.map(place_of).unwrap_or_default(),
-                misses: entry.misses,
-                queued: entry.queued,
-                queue_ns: entry.queue / 1000,
-                transfer_ns: entry.transfer / 1000,
-            })
-            .collect();
-        lines.sort_by_key(|line| core::cmp::Reverse(line.ns()));
-        lines
+        entries
     }
 }

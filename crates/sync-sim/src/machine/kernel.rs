@@ -97,6 +97,8 @@ pub struct Machine {
     pub switches: u64,
     pub buckets: Vec<Bucket>,
     pub hot: Hot,
+    /// Sleeps on words.
+    pub sleeps: Hot,
     pub trace: Option<Vec<Event>>,
     pub arena: Arena,
     /// Lines of words that are not in the region, each alone.
@@ -163,6 +165,7 @@ impl Machine {
             switches: 0,
             buckets: super::futex::buckets(run),
             hot: Hot::new(),
+            sleeps: Hot::new(),
             trace: config.trace.then(Vec::new),
             arena,
             others: HashMap::default(),

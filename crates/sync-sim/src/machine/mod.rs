@@ -29,7 +29,7 @@ use core::panic::Location;
 use core::ptr::NonNull;
 
 pub use heap::Heap;
-pub use hot::HotLine;
+pub use hot::{HotLine, HotSleep};
 pub use run::{Report, run};
 pub use stuck::{Cause, Stuck, Unended};
 pub use thread::{JoinHandle, spawn_named};

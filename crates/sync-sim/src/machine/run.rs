@@ -3,7 +3,7 @@
 use core::panic::Location;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::hot::HotLine;
+use super::hot::{HotLine, HotSleep};
 use super::kernel::{self, Machine};
 use super::stuck::{Cause, Stuck};
 use super::thread::State;
@@ -23,6 +23,8 @@ pub struct Report {
     pub digest: u64,
     /// Where lines were waited for, most first.
     pub hot: Vec<HotLine>,
+    /// Where threads slept on words, most first.
+    pub sleeps: Vec<HotSleep>,
     /// All that happened, if asked for.
     pub trace: Option<Vec<Event>>,
 }
@@ -78,6 +80,7 @@ pub fn run<R>(config: Config, main: impl FnOnce() -> R) -> Result<(R, Report), S
         switches: machine.switches,
         digest: machine.digest(),
         hot: machine.hot.lines(),
+        sleeps: machine.sleeps.sleeps(),
         trace: machine.trace.take(),
     };
     drop(machine);

@@ -217,6 +217,12 @@ impl Machine {
     pub fn wake_thread(&mut self, thread: u32) {
         let waiter = &mut self.threads[thread as usize];
         waiter.timer = 0;
+        if let State::Waits { .. } = waiter.state {
+            let (at, slept) = (waiter.at, self.now.saturating_sub(waiter.since));
+            if self.sleeps.count(at, slept, 0) {
+                self.own(|machine| machine.sleeps.grow());
+            }
+        }
         let latency = self.scheduler.wake_latency;
         let jitter = self.jitter.below(latency / 8);
         self.own(|machine| machine.make_ready(thread, latency + jitter));

@@ -54,9 +54,16 @@ fn a_time_out_comes_on_time() {
         word.wake(1);
         first
     });
-    let (waited, _) = ran.expect("it returns");
+    let (waited, report) = ran.expect("it returns");
     // Memory for the word, and for its bucket.
     assert_eq!(waited, 5_000 + 2 * 90);
+    // The report has the sleep, by its place, from its beginning.
+    let [sleep] = &report.sleeps[..] else {
+        panic!("{:?}", report.sleeps);
+    };
+    assert_eq!((sleep.sleeps, sleep.ns), (1, 5_000));
+    let file = "crates/sync-sim/tests/machine/words.rs:";
+    assert!(sleep.place.starts_with(file), "{}", sleep.place);
 }
 
 #[test]
