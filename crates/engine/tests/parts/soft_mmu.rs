@@ -4,7 +4,8 @@
 use softfault_engine::anon::Anonymous;
 use softfault_engine::fault::{self, FaultError, Interrupt, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection};
-use softfault_engine::mmu::soft::frames::{Chain, Frames};
+use softfault_engine::mmu::soft::chain::Chain;
+use softfault_engine::mmu::soft::frames::Frames;
 use softfault_engine::mmu::{Access, MmuError, Reservation, SoftMmu, TABLE_SPAN, Zeroed};
 use softfault_engine::{Mmu, PAGE_SIZE};
 use softfault_oracle::{Rig, TestStore};

@@ -3,19 +3,20 @@
 //!
 //! ```text
 //!   memory  | zeros | frame 1 | frame 2 | ...            untouched until used
-//!   notes   |   0   | note 1  | note 2  | ...            12 bytes a frame
+//!   notes   |   0   | note 1  | note 2  | ...            16 bytes a frame
 //! ```
 //!
 //! Frame 0 is the page of zeros that all holes show; it is never written to.
 //! The others are free, or fresh (never used), or in use. Free ones form
-//! lists through their notes: a short one in each shard, for the
+//! lists through their notes (`chain.rs`): a short one in each shard, for the
 //! processors with one number modulo [`SHARDS`], and the
-//! depot for the rest. A shard that has run dry takes a few from the depot, and
+//! depot for the rest. A shard that has run dry takes a batch from the depot, and
 //! a few fresh ones only when that is empty: the frames that were ever used are the most
 //! used at one time, and those that shards keep (`KEPT` each).
 //!
 //! Lock rules: a shard's lock, then the depot's; never two shards'.
 
+use super::chain::{BATCH, Batches, Chain, FREE};
 use crate::PAGE_SIZE;
 use crate::lock::{Mutex, order};
 use core::ops::Range;
@@ -26,22 +27,20 @@ use sync::{bytes, hint, pages};
 
 /// The page of zeros. As a link: the end of a list.
 pub const ZEROS: u32 = 0;
-/// Of a note: the frame is free, and the rest is a link.
-const FREE: u32 = 1 << 31;
 /// Shards of the product.
 pub const SHARDS: usize = 128;
-/// Frames that a shard takes at a time, from the depot or fresh.
-const BATCH: u32 = 32;
 /// Frames that are opened at a time: 4 MiB.
 const OPENED: u32 = 1024;
-/// Free frames that a shard keeps at most.
+/// Free frames that a shard keeps at most. It takes as many as a batch at a time, from the depot or fresh.
 const KEPT: u32 = 2 * BATCH;
 
 /// The state of a frame.
 #[derive(Debug)]
-struct FrameState {
+pub(super) struct FrameState {
     /// References, 1 and up; or [`FREE`] and the next free frame.
-    word: AtomicU32,
+    pub(super) word: AtomicU32,
+    /// Of the first frame of a batch: the first one of the next.
+    pub(super) next_batch: AtomicU32,
     /// Of a leaf table: its lock, and how many of its entries are in use.
     leaf: Mutex<u32, { order::SOFT_LEAF }>,
 }
@@ -82,7 +81,7 @@ struct Shard(Mutex<FreeFrames, { order::FRAME_SHARD }>);
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Depot(Mutex<Chain, { order::FRAME_DEPOT }>);
+struct Depot(Mutex<Batches, { order::FRAME_DEPOT }>);
 
 /// Free frames of a shard.
 #[derive(Debug, Default)]
@@ -90,93 +89,6 @@ struct FreeFrames {
     free: Chain,
     /// Never used so far.
     fresh: Range<u32>,
-}
-
-/// A list of free frames, linked through their notes.
-#[derive(Debug, Default)]
-pub struct Chain {
-    /// The first one, or [`ZEROS`] if there is none.
-    head: u32,
-    /// The last one, if there is one.
-    tail: u32,
-    /// How many there are.
-    count: u32,
-}
-
-impl Chain {
-    /// Adds a frame to which the caller had the only reference.
-    pub fn push(&mut self, frames: &Frames, frame: u32) {
-        // Relaxed, and no read-modify-write: the holder of the only reference
-        // writes it; the lock of the shard hands it over later.
-        let word = &frames.note(frame).word;
-        let last = word.load(Relaxed);
-        assert!(last == 1, "frame {frame} is in use: {last:#x}");
-        word.store(FREE | self.head, Relaxed);
-        if self.head == ZEROS {
-            self.tail = frame;
-        }
-        self.head = frame;
-        self.count += 1;
-    }
-
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.head == ZEROS
-    }
-
-    /// Takes a frame off: the caller has the only reference.
-    fn pop(&mut self, frames: &Frames) -> Option<u32> {
-        if self.head == ZEROS {
-            return None;
-        }
-        let frame = self.head;
-        let word = &frames.note(frame).word;
-        let link = word.load(Relaxed); // As in `push`.
-        assert!(link & FREE != 0, "free frame {frame} is in use");
-        word.store(1, Relaxed);
-        self.head = link & !FREE;
-        self.count -= 1;
-        Some(frame)
-    }
-
-    /// Takes the first `count` frames off, or as many as there are, in order:
-    /// neighbours in memory stay so, which the processor's own prefetching
-    /// likes.
-    fn take_front(&mut self, frames: &Frames, count: u32) -> Chain {
-        if self.count <= count {
-            return core::mem::take(self);
-        }
-        let mut last = self.head;
-        for _ in 1..count {
-            // Relaxed, here and below: as in `push`.
-            last = frames.note(last).word.load(Relaxed) & !FREE;
-        }
-        let front = Chain {
-            head: self.head,
-            tail: last,
-            count,
-        };
-        let word = &frames.note(last).word;
-        self.head = word.load(Relaxed) & !FREE;
-        self.count -= count;
-        word.store(FREE | ZEROS, Relaxed);
-        front
-    }
-
-    /// Puts all of `other` in front.
-    fn splice(&mut self, frames: &Frames, other: Chain) {
-        if other.head == ZEROS {
-            return;
-        }
-        // Relaxed: as in `push`.
-        let last = &frames.note(other.tail).word;
-        last.store(FREE | self.head, Relaxed);
-        if self.head == ZEROS {
-            self.tail = other.tail;
-        }
-        self.head = other.head;
-        self.count += other.count;
-    }
 }
 
 impl Frames {
@@ -209,7 +121,7 @@ impl Frames {
             opened: AtomicU32::new(0),
             opening: Mutex::new(()),
             shards: (0..shards).map(shard).collect(),
-            depot: Depot(Mutex::ranked(Chain::default())),
+            depot: Depot(Mutex::ranked(Batches::default())),
         };
         // SAFETY: the pages of the huge frames.
         let huge =
@@ -271,10 +183,10 @@ impl Frames {
             }
             got += 1;
         }
-        if !stock.free.is_empty() {
+        if let Some(next) = stock.free.next() {
             // Its next owner will write it: reading all of a page from memory
             // takes a good half of a fault's time.
-            hint::prefetch(self.address(stock.free.head), PAGE_SIZE);
+            hint::prefetch(self.address(next), PAGE_SIZE);
         }
         true
     }
@@ -295,8 +207,10 @@ impl Frames {
     fn take_more(&self, stock: &mut FreeFrames) -> Option<u32> {
         // Fresh ones that the shard has already come first: else the depot's lock
         // would be everybody's for as long as it is empty.
-        if stock.fresh.is_empty() {
-            stock.free = self.depot.0.lock().take_front(self, BATCH);
+        if stock.fresh.is_empty()
+            && let Some(batch) = self.depot.0.lock().pop(self)
+        {
+            stock.free.fill(batch);
         }
         stock.free.pop(self).or_else(|| self.take_fresh(stock))
     }
@@ -318,6 +232,7 @@ impl Frames {
         let frame = stock.fresh.next()?;
         let note = FrameState {
             word: AtomicU32::new(1),
+            next_batch: AtomicU32::new(ZEROS),
             leaf: Mutex::ranked(0),
         };
         // SAFETY: there is a note for each frame below `count`, and nobody has
@@ -349,14 +264,21 @@ impl Frames {
         false
     }
 
-    /// Gives a list of frames back.
-    pub fn free(&self, chain: Chain) {
+    /// Gives a list of frames back. Batches that are too many for the shard go to the depot.
+    pub fn free(&self, mut chain: Chain) {
         let own = sync::cpu() % self.shards.len();
+        let mut surplus = Batches::default();
         let mut stock = self.shards[own].0.lock();
-        if stock.free.count + chain.count <= KEPT {
-            stock.free.splice(self, chain);
-        } else {
-            self.depot.0.lock().splice(self, chain);
+        if stock.free.frames() + chain.frames() > KEPT {
+            surplus = chain.take_full();
+        }
+        stock.free.splice(self, chain);
+        if stock.free.frames() > KEPT {
+            surplus.splice(self, stock.free.take_full());
+        }
+        // With the shard locked: a thread that looks through all shards for the last free frames finds these in one or the other.
+        if !surplus.is_empty() {
+            self.depot.0.lock().splice(self, surplus);
         }
     }
 
@@ -399,7 +321,7 @@ impl Frames {
         &self.note(frame).leaf
     }
 
-    fn note(&self, frame: u32) -> &FrameState {
+    pub(super) fn note(&self, frame: u32) -> &FrameState {
         assert!(frame != ZEROS && frame < self.count, "no frame {frame}");
         // SAFETY: there is a note for each frame below `count`; it was written
         // before the number was first given out.

@@ -1,7 +1,8 @@
 //! Mapping: pages as copies, as zeroed memory, as holes.
 
+use super::chain::Chain;
 use super::entry::Pte;
-use super::frames::{Chain, ZEROS};
+use super::frames::ZEROS;
 use super::tables::{NoFrame, Tables};
 use crate::PAGE_SIZE;
 use core::ops::Range;

@@ -8,7 +8,7 @@
 //!   SoftMmu ── windows   which soft addresses are taken        windows.rs
 //!      │    ── tables    address → entry, a lock a leaf        tables.rs, entry.rs
 //!      │    │    map, protect, zap, fork                       map.rs, protect.rs, zap.rs, fork.rs
-//!      │    ── frames    where pages and tables are            frames.rs
+//!      │    ── frames    where pages and tables are            frames.rs, chain.rs
 //!      │    ── cores     cores inside an access; shootdown     cores.rs
 //!      ▼
 //!   Core    ── tlb       (space, page) → frame                 tlb.rs, view.rs
@@ -35,6 +35,7 @@ use crate::lock::{Mutex, order};
 use crate::page::Protection;
 use core::ops::Range;
 
+pub mod chain;
 pub mod cores;
 pub mod entry;
 mod fork;

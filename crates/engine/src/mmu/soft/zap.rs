@@ -1,7 +1,8 @@
 //! Zapping: taking pages out in batches, with one shootdown for all.
 
+use super::chain::Chain;
 use super::entry::Pte;
-use super::frames::{Chain, ZEROS};
+use super::frames::ZEROS;
 use super::tables::{PteTable, Tables};
 use crate::PAGE_SIZE;
 use core::ops::Range;
