@@ -18,6 +18,7 @@ use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::cache::frames::{CHUNK_PAGES, FrameMemory, Frames as Pool};
 use softfault_engine_loom::mmu::TABLE_SPAN;
+use softfault_engine_loom::mmu::soft::chain::Chain;
 use softfault_engine_loom::mmu::soft::frames::Frames;
 use sync::run_on;
 
@@ -64,6 +65,8 @@ struct Pooled {
 
 impl Pooled {
     fn new(budget: u64) -> Arc<Self> {
+        // In the part that has the first chunk; the second chunk is of the other part.
+        run_on(0);
         let memory = Arc::new(Memory {
             cells: core::array::from_fn(|_| UnsafeCell::new(())),
             has: AtomicBool::new(true),
@@ -103,6 +106,8 @@ impl Pooled {
 fn a_pool_that_grows_against_a_shrink() {
     explore(Some(4), || {
         let pooled = Pooled::new(CHUNK);
+        // There is a chunk that may go.
+        assert!(pooled.use_one());
         let other = {
             let pooled = Arc::clone(&pooled);
             spawn(move || pooled.use_one())
@@ -173,6 +178,30 @@ fn two_grow_a_pool_and_one_shrinks_it() {
     });
 }
 
+/// Two find a chunk that may go, each in another part. A demand fault always has frames to turn to, so one stays.
+#[test]
+fn a_chunk_stays_where_two_shrink_a_pool() {
+    explore(Some(3), || {
+        let pooled = Pooled::new(CHUNK);
+        assert!(pooled.use_one());
+        for run in 0..RUNS {
+            pooled.pool.free((run * RUN) as u32, RUN);
+        }
+        let other = {
+            let pooled = Arc::clone(&pooled);
+            spawn(move || {
+                run_on(1);
+                pooled.pool.shrink(0)
+            })
+        };
+        let given = pooled.pool.shrink(0) + other.join().unwrap();
+        assert_eq!(given, CHUNK);
+        assert_eq!(pooled.budget.charged(), 0);
+        assert_eq!(pooled.pool.counts().present, CHUNK_PAGES);
+        assert!(pooled.use_one());
+    });
+}
+
 /// Soft frames: so many, in two shards.
 fn soft(frames: usize) -> Arc<Frames> {
     Arc::new(Frames::new((frames + 1) * PAGE_SIZE, 2).unwrap())
@@ -228,6 +257,42 @@ fn two_shards_of_two_frames() {
         let mut both = [0; 2];
         assert!(frames.alloc(&mut both), "one was lost");
         assert!(both[0] != both[1]);
+    });
+}
+
+/// Two processors give back more than their shards keep, so batches go to the depot, and take frames from there.
+#[test]
+fn batches_go_through_the_depot() {
+    const EACH: usize = 5;
+    explore(Some(4), || {
+        let frames = soft(2 * EACH);
+        let mut all = [0; 2 * EACH];
+        assert!(frames.alloc(&mut all));
+        let part = |cpu: usize| {
+            let (frames, part) = (Arc::clone(&frames), cpu * EACH..(cpu + 1) * EACH);
+            move || {
+                run_on(cpu);
+                let mut chain = Chain::default();
+                for &frame in &all[part] {
+                    chain.push(&frames, frame);
+                }
+                frames.free(chain);
+                // More than the own shard keeps. The other's frames may be in its hands.
+                [(); 2].map(|()| take(&frames, cpu))
+            }
+        };
+        let other = spawn(part(1));
+        let taken = [part(0)(), other.join().unwrap()];
+        for frame in taken.into_iter().flatten().flatten() {
+            frames.put(frame);
+        }
+        assert!(frames.alloc(&mut all), "some were lost");
+        all.sort_unstable();
+        assert!(
+            all.windows(2).all(|pair| pair[0] < pair[1]),
+            "one is there twice"
+        );
+        assert!(frames.alloc_one().is_none());
     });
 }
 

@@ -29,8 +29,10 @@ fn any_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn pool(budget_chunks: u64) -> (Frames, std::sync::Arc<Budget>, std::sync::Arc<TestFrames>) {
-    let memory = TestFrames::new(CHUNKS * CHUNK_PAGES);
+type Pool = (Frames, std::sync::Arc<Budget>, std::sync::Arc<TestFrames>);
+
+fn pool(chunks: usize, budget_chunks: u64) -> Pool {
+    let memory = TestFrames::new(chunks * CHUNK_PAGES);
     // The first chunk is its owner's to pay.
     let budget = Budget::new(budget_chunks * CHARGE);
     let frames = Frames::new(memory.clone(), budget.clone()).unwrap();
@@ -58,7 +60,7 @@ proptest! {
         budget_chunks in 0..CHUNKS as u64,
         ops in proptest::collection::vec(any_op(), 1..600),
     ) {
-        let (frames, budget, memory) = pool(budget_chunks);
+        let (frames, budget, memory) = pool(CHUNKS, budget_chunks);
         let mut runs: Vec<(u32, usize, usize)> = Vec::new();
         let mut used = BTreeSet::new();
         for (number, op) in ops.into_iter().enumerate() {
@@ -124,8 +126,18 @@ proptest! {
 
 #[test]
 fn threads_share_the_pool() {
-    let (frames, budget, memory) = pool(CHUNKS as u64 - 1);
-    assert_eq!(memory.bytes(), CHUNKS * CHUNK_PAGES * 4096);
+    share(CHUNKS);
+}
+
+/// A pool of three parts, of which the last has a chunk less than the others.
+#[test]
+fn threads_share_a_pool_of_parts() {
+    share(26);
+}
+
+fn share(chunks: usize) {
+    let (frames, budget, memory) = pool(chunks, chunks as u64 - 1);
+    assert_eq!(memory.bytes(), chunks * CHUNK_PAGES * 4096);
     thread::scope(|scope| {
         for thread in 0..4 {
             let (frames, memory) = (&frames, &memory);
@@ -133,11 +145,11 @@ fn threads_share_the_pool() {
                 let mut held = Vec::new();
                 for round in 0..2000 {
                     let pages = (round * 7 + thread) % BLOCK_PAGES + 1;
-                    if let Some(frame) = frames.alloc(pages, CHUNKS * CHUNK_PAGES, 0) {
+                    if let Some(frame) = frames.alloc(pages, chunks * CHUNK_PAGES, 0) {
                         write(memory, frame, pages, thread);
                         held.push((frame, pages));
                     }
-                    if held.len() > 40 || round % 3 == 0 && !held.is_empty() {
+                    if held.len() > 10 * chunks || round % 3 == 0 && !held.is_empty() {
                         let (frame, pages) = held.swap_remove(round % held.len());
                         assert!(holds(memory, frame, pages, thread));
                         frames.free(frame, pages);
@@ -153,6 +165,15 @@ fn threads_share_the_pool() {
             });
         }
     });
+    // All of the pool is to be had, from whichever part.
+    let runs = (0..chunks * CHUNK_PAGES / BLOCK_PAGES).map(|_| {
+        let run = frames.alloc(BLOCK_PAGES, chunks * CHUNK_PAGES, 0);
+        run.expect("there is room")
+    });
+    let runs = BTreeSet::from_iter(runs);
+    assert_eq!(runs.len(), chunks * CHUNK_PAGES / BLOCK_PAGES);
+    assert_eq!(frames.alloc(1, chunks * CHUNK_PAGES, 0), None);
+    runs.iter().for_each(|&run| frames.free(run, BLOCK_PAGES));
     frames.shrink(0);
     assert_eq!(frames.counts().used, 0);
     assert_eq!(budget.charged(), 0);
