@@ -27,7 +27,7 @@ pub struct NodeStats {
     pub readahead_pages: Counter,
     /// Pages of folios read ahead that were then touched, or were mapped with a touch near them (`fault/file/around.rs`, `sure`):
     /// whether such a page was touched itself is not known.
-    pub readahead_used: Counter,
+    pub readahead_used: PerCpuCounter,
     /// Pages read ahead and dropped untouched.
     pub readahead_dropped: Counter,
     /// Cached neighbours mapped with a fault, in pages.
@@ -47,13 +47,13 @@ pub struct NodeStats {
     /// Pages of anonymous memory filled with such a one, since touches ran on or small mappings before were written to there.
     pub filled_ahead: PerCpuCounter,
     /// Bytes read from stores.
-    pub bytes_read: Counter,
+    pub bytes_read: PerCpuCounter,
     /// Reads that failed.
     pub read_errors: Counter,
     /// Mapped pages evicted.
     pub evicted: Counter,
     /// Evicted pages that came back while remembered.
-    pub refaults: Counter,
+    pub refaults: PerCpuCounter,
     /// Pages of files written back.
     pub written_back: Counter,
     /// Pages that could not be, each time.

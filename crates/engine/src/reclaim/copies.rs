@@ -1,6 +1,6 @@
 //! Pages for copies of dirty pages, which the budget is charged for.
 
-use super::evict::CONCURRENT;
+use super::batches::CONCURRENT;
 use super::write_back::PAGES;
 use crate::PAGE_SIZE;
 use crate::cache::folio::BLOCK_PAGES;

@@ -1,11 +1,11 @@
 //! Evicting a batch of folios.
 
+use super::batches::TakenBatch;
 use super::whole::RestOfRow;
 use super::write_back::{Dirty, Order, WriteSheet};
 use super::{Heads, Want};
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::{FolioRef, Node};
-use crate::lock::{Mutex, MutexGuard, order};
 use core::ops::Range;
 
 /// Folios a batch: one zap for all of them. Half of the 1,024 ranges that one
@@ -13,11 +13,9 @@ use core::ops::Range;
 pub const BATCH: usize = 512;
 /// Pages a batch where some are dirty: the evicting thread waits for the device until all of them are written.
 const DIRTY_BATCH: usize = 128;
-/// Batches that may be under way at a time.
-pub(super) const CONCURRENT: usize = 4;
 
 /// The arrays of a batch: too large for the handler's stack.
-pub(super) struct FolioBatch {
+pub struct FolioBatch {
     pub(super) folios: [u32; BATCH],
     heads: Heads,
     ranges: [Range<usize>; BATCH],
@@ -25,10 +23,29 @@ pub(super) struct FolioBatch {
     /// zapped whole and paid back.
     last_of_table: [bool; BATCH],
     /// Once files are written to.
-    sheet: Option<WriteSheet>,
+    pub(super) sheet: Option<WriteSheet>,
+    /// It takes this part of the pages of a batch. Immutable.
+    part: usize,
 }
 
 impl FolioBatch {
+    /// An empty one, which cannot write dirty pages back, for such a part of a batch's pages.
+    pub(super) fn new(part: usize) -> Box<Self> {
+        Box::new(Self {
+            folios: [0; BATCH],
+            heads: Heads::UNREAD,
+            ranges: [const { 0..0 }; BATCH],
+            last_of_table: [false; BATCH],
+            sheet: None,
+            part,
+        })
+    }
+
+    /// True if it can write dirty pages back.
+    pub fn can_write(&self) -> bool {
+        self.sheet.is_some()
+    }
+
     /// The list of folios that are to be written back, and the sheet for it.
     pub(super) fn cleaning(&mut self) -> (&mut [u32; BATCH], &mut WriteSheet) {
         let sheet = self.sheet.as_mut();
@@ -52,60 +69,6 @@ pub(super) struct Evicted {
     pub(super) pages: usize,
 }
 
-/// The batches of a node, made once.
-pub struct Batches {
-    batches: [Mutex<Box<FolioBatch>, { order::RECLAIM_BATCH }>; CONCURRENT],
-}
-
-impl Default for Batches {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Batches {
-    /// Empty batches.
-    pub fn new() -> Self {
-        let batch = || {
-            Box::new(FolioBatch {
-                folios: [0; BATCH],
-                heads: Heads::UNREAD,
-                ranges: [const { 0..0 }; BATCH],
-                last_of_table: [false; BATCH],
-                sheet: None,
-            })
-        };
-        Self {
-            batches: core::array::from_fn(|_| Mutex::ranked(batch())),
-        }
-    }
-
-    /// Pages of memory that write-back needs, with so many copies a batch.
-    pub(crate) fn write_pages(copies: usize) -> u64 {
-        (CONCURRENT * WriteSheet::pages(copies)) as u64
-    }
-
-    /// Lets batches be written back from now on.
-    pub(crate) fn will_write(&self, copies: usize) {
-        for batch in &self.batches {
-            let sheet = &mut batch.lock().sheet;
-            sheet.get_or_insert_with(|| WriteSheet::new(copies));
-        }
-    }
-
-    /// Bytes of the arrays.
-    pub fn bytes(&self) -> usize {
-        CONCURRENT * size_of::<FolioBatch>()
-    }
-
-    pub(super) fn take(&self) -> MutexGuard<'_, Box<FolioBatch>, { order::RECLAIM_BATCH }> {
-        self.batches
-            .iter()
-            .find_map(|batch| batch.try_lock())
-            .unwrap_or_else(|| self.batches[sync::cpu() % CONCURRENT].lock())
-    }
-}
-
 impl Node {
     /// Pages to evict at a time: few would pay a shootdown each, and many
     /// would empty a small budget.
@@ -126,7 +89,7 @@ impl Node {
         if enough() {
             return Evicted::default();
         }
-        let target = target.max(self.batch_pages());
+        let target = target.max(self.batch_pages() / batch.part);
         // Read ahead, and a quarter of all memory was mapped since.
         let stale = self.budget.limit() as u32 / 4;
         let FolioBatch { folios, heads, .. } = &mut **batch;
@@ -213,6 +176,8 @@ impl Node {
     fn evict_claimed(&self, batch: &mut FolioBatch, count: usize) -> usize {
         let (mut ranges, mut tables) = (0, 0);
         let mut charged = 0;
+        // Counted once for the batch, since all processors add to these counters.
+        let (mut evicted, mut dropped) = (0, 0);
         for place in 0..count {
             let folio = self.folios.get(batch.folios[place]);
             let (range, pages) = (folio.range(), folio.pages());
@@ -262,9 +227,9 @@ impl Node {
                 if !folio.is(flag::HOLE) {
                     self.lru.ghosts.remember(folio.range().start, folio.pages());
                 }
-                self.stats.evicted.add(folio.pages() as u64);
+                evicted += folio.pages();
             } else {
-                self.stats.readahead_dropped.add(folio.pages() as u64);
+                dropped += folio.pages();
                 if self.policies.miss_accounting.remembers_unused() {
                     self.lru.ghosts.remember(folio.range().start, folio.pages());
                 }
@@ -278,6 +243,8 @@ impl Node {
             folio.unlock();
             self.put(folio);
         }
+        self.stats.evicted.add(evicted as u64);
+        self.stats.readahead_dropped.add(dropped as u64);
         self.budget.uncharge(charged as u64);
         charged + tables
     }
@@ -307,7 +274,7 @@ impl Node {
 /// while it lives: it holds a batch and the locks of its folios.
 pub(crate) struct Sweep<'a> {
     node: &'a Node,
-    batch: MutexGuard<'a, Box<FolioBatch>, { order::RECLAIM_BATCH }>,
+    batch: TakenBatch<'a>,
     count: usize,
     /// The treatment of dirty pages.
     dirty: Dirty,
@@ -341,7 +308,7 @@ impl Drop for Sweep<'_> {
 /// store gets copies of them. Wait for no folio while it lives, as of a [`Sweep`].
 pub(crate) struct Cleaner<'a> {
     node: &'a Node,
-    batch: MutexGuard<'a, Box<FolioBatch>, { order::RECLAIM_BATCH }>,
+    batch: TakenBatch<'a>,
     count: usize,
     /// Dirty pages of them.
     pages: usize,

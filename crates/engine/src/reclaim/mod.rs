@@ -14,6 +14,7 @@
 //! 4. out of the index, remembered by the ghosts, unlocked, freed.
 
 pub(crate) mod anonymous;
+mod batches;
 mod clean_ahead;
 mod copies;
 mod evict;
@@ -27,9 +28,9 @@ pub(crate) mod windows;
 mod write_back;
 
 pub use anonymous::Stopped;
+pub use batches::Batches;
 pub(crate) use clean_ahead::Evictions;
 pub(crate) use copies::Copies;
-pub use evict::Batches;
 pub(crate) use evict::{Cleaner, Sweep};
 pub use ghost::Ghosts;
 pub use lists::{Heads, ListPages, Lists, Want};
@@ -55,7 +56,7 @@ impl Lru {
         Some(Self {
             lists: Lists::new(order),
             ghosts: Ghosts::new(pages)?,
-            batches: Batches::new(),
+            batches: Batches::new(pages),
         })
     }
 
