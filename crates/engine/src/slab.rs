@@ -19,7 +19,9 @@
 //!
 //! A few processors share a stack: with one for all, 256 of them made each
 //! other's compare-and-swap fail so often that a thrash came to a standstill.
-//! A thread that finds its own stack empty looks at the others before a new slot is made.
+//! A thread that finds its own stack empty looks at the others before a new slot is made. Not where the owner
+//! has paid for more slots than were made ([`Slab::alloc_paid`]). Under a full budget most stacks are empty most of the time,
+//! and 256 processors that looked for the few free slots waited for each other.
 //! A slot goes back to the stack that it was taken from. With the stack of the freeing thread, all
 //! processors took their folios from the few stacks of the threads that reclaim.
 
@@ -77,8 +79,6 @@ pub struct Slab<T: TypeStable> {
     max: u32,
     /// Bytes of all chunks.
     bytes: Counter,
-    /// Slots handed out that had been in use before.
-    reuses: Counter,
 }
 
 /// The head of a stack of free slots, on another cache line than the fields that every reader loads.
@@ -87,6 +87,9 @@ pub struct Slab<T: TypeStable> {
 struct Stack {
     /// Tag in the upper half, index of the top below.
     free: AtomicU64,
+    /// Slots of it handed out that had been in use before. Here, since its line is written anyway: beside `fresh` the
+    /// count took from all processors the line that every `get` reads.
+    reuses: Counter,
 }
 
 impl<T: TypeStable> Slab<T> {
@@ -104,20 +107,33 @@ impl<T: TypeStable> Slab<T> {
             fresh: AtomicU32::new(0),
             free: core::array::from_fn(|_| Stack {
                 free: AtomicU64::new(END.into()),
+                reuses: Counter::new(),
             }),
             max,
             bytes: Counter::new(),
-            reuses: Counter::new(),
         }
     }
 
     /// Hands out a slot: its index. It holds the state that its last user left in it.
     /// None when `max` are in use, or the system has no memory.
     pub fn alloc(&self) -> Option<u32> {
+        self.alloc_paid(0)
+    }
+
+    /// The same. As many slots as are paid for may be made while others are free.
+    pub fn alloc_paid(&self, paid: u32) -> Option<u32> {
         let own = sync::cpu() % self.free.len();
-        let mut stacks = (0..STACKS).map(|further| &self.free[(own + further) % self.free.len()]);
-        let index = stacks
-            .find_map(|stack| self.pop(stack))
+        let from_own = || self.pop(&self.free[own]);
+        let from_others = || {
+            let mut stacks = (1..STACKS).map(|other| &self.free[(own + other) % self.free.len()]);
+            stacks.find_map(|stack| self.pop(stack))
+        };
+        // Relaxed: a bound, which others may pass at the same time.
+        let is_paid = || paid > 0 && self.fresh.load(Relaxed) < paid;
+        let new = || is_paid().then(|| self.first_use()).flatten();
+        let index = from_own()
+            .or_else(new)
+            .or_else(from_others)
             .or_else(|| self.first_use())?;
         // The slot is ours alone; it is pushed again only later.
         self.link(index).store(IN_USE + own as u32, Relaxed);
@@ -190,7 +206,7 @@ impl<T: TypeStable> Slab<T> {
 
     /// How many slots were handed out that had been in use before.
     pub fn reuses(&self) -> u64 {
-        self.reuses.get()
+        self.free.iter().map(|stack| stack.reuses.get()).sum()
     }
 
     /// How many slots are handed out, by counting the free ones. Exact while
@@ -228,7 +244,7 @@ impl<T: TypeStable> Slab<T> {
                 .compare_exchange_weak(head, retag(head, next), Acquire, Acquire)
             {
                 Ok(_) => {
-                    self.reuses.add(1);
+                    stack.reuses.add(1);
                     return Some(top);
                 }
                 Err(now) => head = now,

@@ -37,6 +37,19 @@ fn slots_agree_with_their_index() {
 }
 
 #[test]
+fn slots_that_are_paid_for_are_found_wherever_they_were_freed() {
+    let slab = Slab::<Slot>::new(100);
+    for round in 0..20 {
+        // On whichever processor this thread is.
+        let slots: Vec<_> = (0..100).map(|_| slab.alloc_paid(50).unwrap()).collect();
+        assert_eq!(slab.alloc_paid(50), None, "round {round}");
+        slots.iter().for_each(|&slot| slab.free(slot));
+    }
+    assert_eq!(slab.len(), 100);
+    assert_eq!(slab.in_use(), 0);
+}
+
+#[test]
 fn a_freed_slot_is_reused_and_keeps_its_content() {
     let slab = Slab::<Slot>::new(2);
     let index = slab.alloc().unwrap();

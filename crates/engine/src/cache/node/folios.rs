@@ -45,7 +45,8 @@ impl Folios {
             self.used.fetch_sub(1, Ordering::Relaxed);
             return Err(NoFolio::Bound);
         }
-        match self.slab.alloc() {
+        // Each page of a budget is charged with a folio.
+        match self.slab.alloc_paid(most as u32) {
             Some(id) => Ok(self.slab.get(id)),
             None => {
                 self.used.fetch_sub(1, Ordering::Relaxed);
