@@ -69,7 +69,7 @@ impl Subscription<'_> {
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
         // Relaxed: a thread that still sees it makes a wake-up call for nothing.
-        self.root.hot.waiters.fetch_sub(1, Ordering::Relaxed);
+        self.root.waiters.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -80,6 +80,7 @@ pub struct Budget {
     /// Pages that are charged and not in use.
     stocks: Stocks,
     hot: Hot,
+    waiters: Waiters,
     /// Pages that maps and nodes hold, touched or not: a part of the charged pages, or of
     /// those that are about to be charged.
     held: AtomicU64,
@@ -102,9 +103,12 @@ struct Hot {
     charged: AtomicU64,
     /// The most pages ever charged, those in stock included. A statistic.
     peak: AtomicU64,
-    /// Subscriptions alive in the family.
-    waiters: AtomicU64,
 }
+
+/// Subscriptions alive in the family. Every release looks at it: not on the line of the charges.
+#[derive(Default)]
+#[repr(align(64))]
+struct Waiters(AtomicU64);
 
 /// One of the sharers of a budget.
 pub trait Member: Send + Sync {
@@ -140,6 +144,7 @@ impl Budget {
             limit: AtomicU64::new(pages),
             stocks: Stocks::new(),
             hot: Hot::default(),
+            waiters: Waiters::default(),
             held: AtomicU64::new(0),
             released: WaitWord::new(0),
             members: Mutex::new(Vec::new()),
@@ -229,7 +234,7 @@ impl Budget {
         let limit = self.limit();
         let (room, charge) = Stocks::room_and_charge(limit);
         // Relaxed: a first look; the second is below.
-        if charge <= pages || self.root().hot.waiters.load(Ordering::Relaxed) > 0 {
+        if charge <= pages || self.root().waiters.0.load(Ordering::Relaxed) > 0 {
             return false;
         }
         // Relaxed, here and below: as in `charge_exactly`.
@@ -250,7 +255,7 @@ impl Budget {
         // stock; and a thread that lowered the limit did not take it back. AcqRel
         // pairs with the fetch_add in `subscribe`: either that thread sees
         // the stock, or we see that it waits. For the limit, see `put`.
-        let somebody_waits = self.root().hot.waiters.fetch_add(0, Ordering::AcqRel) > 0;
+        let somebody_waits = self.root().waiters.0.fetch_add(0, Ordering::AcqRel) > 0;
         if somebody_waits || charged.load(Ordering::Relaxed) > self.limit() {
             self.give_stocks_back();
         }
@@ -327,7 +332,7 @@ impl Budget {
         let root = self.root();
         // AcqRel pairs with the fetch_add in `subscribe`: either that thread
         // sees the pages that came back, or we see that it waits.
-        if root.hot.waiters.fetch_add(0, Ordering::AcqRel) > 0 {
+        if root.waiters.0.fetch_add(0, Ordering::AcqRel) > 0 {
             root.wake_all();
         }
     }
@@ -351,7 +356,7 @@ impl Budget {
     pub fn subscribe(&self) -> Subscription<'_> {
         let root = self.root();
         // AcqRel, and the Acquire below: see `notify_release` and `set_limit`.
-        root.hot.waiters.fetch_add(1, Ordering::AcqRel);
+        root.waiters.0.fetch_add(1, Ordering::AcqRel);
         Subscription {
             seen: root.released.load(Ordering::Acquire),
             root,
