@@ -47,8 +47,8 @@ impl EarlyCall {
         match name.to_bytes() {
             b"malloc" => Self::Malloc,
             b"calloc" => Self::Calloc,
-            b"realloc" => Self::Realloc,
-            b"free" => Self::Free,
+            b"realloc" | b"__libc_realloc" => Self::Realloc,
+            b"free" | b"__libc_free" => Self::Free,
             _ => Self::Other,
         }
     }

@@ -11,6 +11,8 @@ mod command;
 mod documented;
 mod elsewhere;
 mod exit_codes;
+mod library;
+mod lives;
 mod malloc;
 mod private;
 mod programs;

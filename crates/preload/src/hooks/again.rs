@@ -7,6 +7,7 @@
 
 use crate::call::{self, errno};
 use crate::{marked, mode};
+use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -19,6 +20,9 @@ const AGAIN: usize = 64;
 const BEFORE_COPY: usize = 8;
 /// Bytes that are copied at a time, where that is not all.
 pub const COPIED: usize = 64 << 10;
+
+/// Bytes that are copied to the thread's stack: a mapping for each line of a text would cost far more than the call.
+const SMALL: usize = 1 << 10;
 
 /// Memory that a call reads.
 #[derive(Clone, Copy)]
@@ -298,6 +302,13 @@ pub fn with_copy<T: Answer>(
     bytes: usize,
     call: impl FnOnce(*const c_void) -> T,
 ) -> T {
+    if bytes <= SMALL {
+        let mut small = MaybeUninit::<[u64; SMALL / 8]>::uninit();
+        let copy: *mut u8 = small.as_mut_ptr().cast();
+        // SAFETY: there is room for so many; the program hands the bytes to the kernel to be read.
+        unsafe { copy.copy_from_nonoverlapping(start.cast(), bytes) };
+        return call(copy.cast_const().cast());
+    }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: new memory, which is unmapped when the call is over; the program hands the bytes to the kernel to be read.

@@ -69,7 +69,101 @@ fn semctl_bytes(how: c_int) -> usize {
     }
 }
 
+/// Bytes that ptrace(2) reads or writes at its last argument.
+fn ptrace_bytes(what: c_uint) -> usize {
+    const GETEVENTMSG: c_uint = 0x4201;
+    const GETREGSET: c_uint = 0x4204;
+    const SETREGSET: c_uint = 0x4205;
+    match what {
+        // Registers, of the general kind or of floating point.
+        12..=15 => 512,
+        GETEVENTMSG => size_of::<c_ulong>(),
+        libc::PTRACE_GETSIGINFO | libc::PTRACE_SETSIGINFO => size_of::<libc::siginfo_t>(),
+        GETREGSET | SETREGSET => size_of::<iovec>(),
+        _ => 0,
+    }
+}
+
+/// The buffer that the last argument of ptrace(2) names.
+///
+/// # Safety
+/// As of ptrace(2).
+unsafe fn ptrace_buffer(what: c_uint, with: *mut c_void) -> iovec {
+    match ptrace_bytes(what) == size_of::<iovec>() && !with.is_null() {
+        // SAFETY: the caller's promise.
+        true => unsafe { with.cast::<iovec>().read() },
+        false => iovec {
+            iov_base: core::ptr::null_mut(),
+            iov_len: 0,
+        },
+    }
+}
+
+/// Bytes that quotactl(2) reads or writes, if it is not told a path.
+const QUOTA: usize = 72;
+/// Its operation that is.
+const QUOTA_ON: c_uint = 0x80_0002;
+
+/// The path that quotactl(2) is told, and bytes that it reads or writes.
+fn quota(what: c_uint, with: *mut c_void) -> (*const c_char, usize) {
+    match what >> 8 {
+        QUOTA_ON => (with.cast_const().cast(), 0),
+        _ => (core::ptr::null(), QUOTA),
+    }
+}
+
+/// Bytes that arch_prctl(2) writes.
+fn arch_bytes(what: c_int) -> usize {
+    /// Those that ask for a register's base, or for features.
+    const ASKS: [c_int; 4] = [0x1003, 0x1004, 0x1021, 0x1022];
+    if ASKS.contains(&what) {
+        size_of::<c_ulong>()
+    } else {
+        0
+    }
+}
+
+/// The text, and the bytes, that fsconfig(2) reads as a value.
+fn fsconfig_value(what: c_uint, value: *const c_void, more: c_int) -> (*const c_char, usize) {
+    match what {
+        // A string, and two kinds of a path.
+        1 | 3 | 4 => (value.cast(), 0),
+        2 => (core::ptr::null(), more.max(0) as usize),
+        _ => (core::ptr::null(), 0),
+    }
+}
+
 reading! {
+    /// ptrace(2). In C it has as many arguments as the operation.
+    fn ptrace(what: c_uint, process: pid_t, addr: *mut c_void, with: *mut c_void) -> c_long => Bytes(with, ptrace_bytes(what)), Into(with, ptrace_bytes(what)), Into(ptrace_buffer(what, with).iov_base, ptrace_buffer(what, with).iov_len);
+    /// quotactl(2).
+    fn quotactl(what: c_uint, of: *const c_char, id: c_int, with: *mut c_void) -> c_int => Text(of), Text(quota(what, with).0), Bytes(with, quota(what, with).1), Into(with, quota(what, with).1);
+    /// arch_prctl(2).
+    fn arch_prctl(what: c_int, addr: *mut c_void) -> c_int => Into(addr, arch_bytes(what));
+    /// arch_prctl(2), by its other name.
+    fn __arch_prctl(what: c_int, addr: *mut c_void) -> c_int => Into(addr, arch_bytes(what));
+    /// modify_ldt(2).
+    fn modify_ldt(what: c_int, with: *mut c_void, bytes: c_ulong) -> c_int => Bytes(with, bytes as usize), Into(with, bytes as usize);
+    /// init_module(2).
+    fn init_module(image: *const c_void, bytes: c_ulong, with: *const c_char) -> c_int => Bytes(image, bytes as usize), Text(with);
+    /// delete_module(2).
+    fn delete_module(name: *const c_char, flags: c_uint) -> c_int => Text(name);
+    /// fsconfig(2).
+    fn fsconfig(fd: c_int, what: c_uint, key: *const c_char, value: *const c_void, more: c_int) -> c_int => Text(key), Text(fsconfig_value(what, value, more).0), Bytes(value, fsconfig_value(what, value, more).1);
+    /// pidfd_send_signal(2).
+    fn pidfd_send_signal(process: c_int, signal: c_int, about: *const libc::siginfo_t, flags: c_uint) -> c_int => Bytes(about.cast(), super::receive::size(about));
+    /// timer_create(2).
+    fn timer_create(clock: clockid_t, about: *const libc::sigevent, timer: *mut *mut c_void) -> c_int => Bytes(about.cast(), super::receive::size(about)), Into(timer.cast(), size_of::<c_int>());
+    /// mq_notify(3).
+    fn mq_notify(queue: c_int, about: *const libc::sigevent) -> c_int => Bytes(about.cast(), super::receive::size(about));
+    /// adjtimex(2), by its other name.
+    fn __adjtimex(with: *mut libc::timex) -> c_int => Bytes(with.cast(), size_of::<libc::timex>()), Into(with.cast(), size_of::<libc::timex>());
+    /// sched_getparam(2), by its other name.
+    fn __sched_getparam(process: pid_t, to: *mut sched_param) -> c_int => Into(to.cast(), size_of::<sched_param>());
+    /// sched_setscheduler(2), by its other name.
+    fn __sched_setscheduler(process: pid_t, policy: c_int, with: *const sched_param) -> c_int => Bytes(with.cast(), size_of::<sched_param>());
+    /// gettimeofday(2), by its other name.
+    fn __gettimeofday(to: *mut libc::timeval, zone: *mut c_void) -> c_int => Into(to.cast(), size_of::<libc::timeval>()), Into(zone, ZONE);
     /// bind(2).
     fn bind(fd: c_int, to: *const sockaddr, bytes: socklen_t) -> c_int => Bytes(to.cast(), bytes as usize);
     /// connect(2).

@@ -112,6 +112,22 @@ hooks! {
         next(block)
     };
 
+    /// free(3), by the C library's name for its own.
+    fn __libc_free(block: *mut c_void) = |next| {
+        if may_be_ours(block) && free_ours(block) {
+            return;
+        }
+        next(block)
+    };
+
+    /// realloc(3), the same.
+    fn __libc_realloc(block: *mut c_void, bytes: size_t) -> *mut c_void = |next| {
+        if may_be_ours(block) && let Some(block) = reallocate(block, bytes) {
+            return block;
+        }
+        next(block, bytes)
+    };
+
     /// free(3), by a name that old programs have.
     fn cfree(block: *mut c_void) = |_next| {
         free(block)

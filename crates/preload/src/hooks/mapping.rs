@@ -392,6 +392,41 @@ pub unsafe extern "C" fn mremap(
     unsafe { call::mremap(addr, old, new, flags, to) }
 }
 
+/// shmat(2): with SHM_REMAP it replaces what is there.
+///
+/// # Safety
+/// As of the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmat(segment: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
+    let replaces = flags & libc::SHM_REMAP != 0 && marked::is_any() && !inside::is_inside();
+    let bytes = if replaces { segment_bytes(segment) } else { 0 };
+    if bytes > 0 && marked::may_be_taken(addr as usize, bytes) && !give_way(addr.cast_mut(), bytes)
+    {
+        call::set_errno(libc::ENOMEM);
+        return libc::MAP_FAILED;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_shmat, segment, addr, flags) as *mut c_void }
+}
+
+/// Bytes of a segment of shared memory; 0 if the kernel says none.
+fn segment_bytes(segment: c_int) -> usize {
+    let mut about = core::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
+    let errno = call::errno();
+    // SAFETY: fills the structure; zeros are a valid one.
+    let about = unsafe {
+        libc::syscall(
+            libc::SYS_shmctl,
+            segment,
+            libc::IPC_STAT,
+            about.as_mut_ptr(),
+        );
+        about.assume_init()
+    };
+    call::set_errno(errno);
+    about.shm_segsz
+}
+
 /// mprotect(2).
 ///
 /// # Safety

@@ -9,11 +9,13 @@
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
+//! | `bounce` | the memory for that | |
 //! | `by_error` | calls that answer the number of an error | where faults are signals |
 //! | `checked` | forms of calls that check bounds | where faults are signals |
 //! | `waits` | words that threads wait on, and stacks | where faults are signals |
 //! | `direct` | calls by which a device writes into memory | where private memory was taken |
 //! | `paths`, `programs` | calls that hand a path to it, or the arguments of a program | where faults are signals |
+//! | `names` | other names of calls | as the call |
 //! | `raw` | syscall(2) | as the call that it makes |
 //! | `again` | the common part of the last three: missing pages are brought in, and the call made again | |
 
@@ -22,12 +24,14 @@ use crate::{mode, program};
 
 mod again;
 mod arguments;
+mod bounce;
 mod by_error;
 mod checked;
 mod direct;
 mod malloc;
 mod mapping;
 mod memory;
+mod names;
 mod next;
 mod paths;
 mod process;
@@ -50,6 +54,7 @@ pub fn prepare() {
     programs::find_all();
     raw::find();
     paths::find_all();
+    names::find();
     process::find();
     thread_exit::find();
     signals::find();

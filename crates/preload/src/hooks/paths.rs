@@ -14,6 +14,18 @@ const TIMES: usize = 2 * size_of::<timespec>();
 const HANDLE: usize = 8 + 128;
 
 reading! {
+    /// lchmod(3).
+    fn lchmod(path: *const c_char, mode: mode_t) -> c_int => Text(path);
+    /// ftok(3).
+    fn ftok(path: *const c_char, id: c_int) -> c_int => Text(path);
+    /// setmntent(3).
+    fn setmntent(path: *const c_char, how: *const c_char) -> *mut FILE => Text(path);
+    /// mount_setattr(2).
+    fn mount_setattr(at: c_int, path: *const c_char, flags: c_uint, with: *mut c_void, bytes: size_t) -> c_int => Text(path), Bytes(with, bytes);
+    /// mknod(2), as programs for glibc before 2.33 call it.
+    fn __xmknod(version: c_int, path: *const c_char, mode: mode_t, device: *const dev_t) -> c_int => Text(path);
+    /// mknodat(2), the same.
+    fn __xmknodat(version: c_int, at: c_int, path: *const c_char, mode: mode_t, device: *const dev_t) -> c_int => Text(path);
     /// open(2). In C it has the last argument only where a file may be made: otherwise it is not looked at.
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int => Text(path);
     /// The same, as below, by its other name.
@@ -224,6 +236,11 @@ mod copied {
         /// scandir(3).
         fn scandir(path: *const c_char, to: *mut c_void, filter: *const c_void, order: *const c_void) -> c_int = |next| {
             with_text(path, |path| next(path, to, filter, order))
+        };
+
+        /// tempnam(3): it takes a directory that the kernel cannot read for none.
+        fn tempnam(directory: *const c_char, prefix: *const c_char) -> *mut c_char = |next| {
+            with_text(directory, |directory| next(directory, prefix))
         };
 
         /// scandir(3), by its other name.

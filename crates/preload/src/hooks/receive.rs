@@ -6,6 +6,7 @@
 //! thread, whose faults are served.
 
 use super::again::{Reads, again};
+pub use super::bounce::BounceBuffer;
 use super::next::hooks;
 use crate::{call, inside, marked, mode, table};
 use core::ffi::c_void;
@@ -34,83 +35,6 @@ pub fn is_written_to(start: usize, bytes: usize) -> bool {
     table::lock()
         .private
         .is_written_to(&(start..start.saturating_add(bytes)))
-}
-
-/// Memory of the kernel's own mapping in the place of taken memory, as long as a call lasts: the kernel writes into it, and its bytes are copied.
-pub struct BounceBuffer {
-    to: *mut c_void,
-    /// Null: the call has the memory itself.
-    place: *mut c_void,
-    bytes: usize,
-}
-
-impl BounceBuffer {
-    /// With the present bytes, if the kernel reads them, too.
-    #[inline]
-    pub fn of(to: *mut c_void, bytes: usize, is_read: bool) -> Self {
-        let mut aside = Self {
-            to,
-            place: null_mut(),
-            bytes,
-        };
-        if is_taken(to, bytes) {
-            aside.begin(is_read);
-        }
-        aside
-    }
-
-    #[cold]
-    fn begin(&mut self, is_read: bool) {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: new memory; the program hands so many bytes to the kernel.
-        unsafe {
-            let errno = call::errno();
-            let made = call::mmap(null_mut(), self.bytes, protection, flags, -1, 0);
-            call::set_errno(errno);
-            if made == libc::MAP_FAILED {
-                return;
-            }
-            self.place = made;
-            if is_read {
-                made.copy_from_nonoverlapping(self.to, self.bytes);
-            }
-        }
-    }
-
-    /// The address for the call.
-    pub fn place(&self) -> *mut c_void {
-        match self.place.is_null() {
-            true => self.to,
-            false => self.place,
-        }
-    }
-
-    /// After the call: so many bytes are the program's.
-    #[inline]
-    pub fn end(self, bytes: usize) {
-        if !self.place.is_null() {
-            self.give(bytes);
-        }
-    }
-
-    /// After the call: all of it is the program's.
-    #[inline]
-    pub fn end_all(self) {
-        let bytes = self.bytes;
-        self.end(bytes);
-    }
-
-    #[cold]
-    fn give(self, bytes: usize) {
-        let errno = call::errno();
-        // SAFETY: the program lets the kernel write to so many bytes; the new mapping is unmapped once.
-        unsafe {
-            (self.to).copy_from_nonoverlapping(self.place, bytes.min(self.bytes));
-            call::any(libc::SYS_munmap, [self.place as usize, self.bytes, 0, 0]);
-        }
-        call::set_errno(errno);
-    }
 }
 
 /// Bytes of a call's answer.
@@ -213,29 +137,24 @@ pub unsafe fn vectors_into(
         else {
             return call(vectors, count);
         };
-        let mut all = BounceBuffer {
-            to: null_mut(),
-            place: null_mut(),
-            bytes,
-        };
+        let mut all = BounceBuffer::none(null_mut(), bytes);
         all.begin(false);
-        if all.place.is_null() {
+        if !all.is_aside() {
             return call(vectors, count);
         }
         let one = iovec {
-            iov_base: all.place,
+            iov_base: all.place(),
             iov_len: bytes,
         };
         let answer = call(&one, 1);
         let mut left = received(answer).min(bytes);
-        let mut from = all.place;
+        let mut from = all.place();
         for vector in each() {
             let some = left.min(vector.iov_len);
             vector.iov_base.copy_from_nonoverlapping(from, some);
             from = from.wrapping_byte_add(some);
             left -= some;
         }
-        all.to = all.place;
         all.end(0);
         answer
     }
@@ -400,6 +319,23 @@ hooks! {
         answer
     };
 
+    /// getdirentries(3).
+    fn getdirentries(fd: c_int, to: *mut c_char, bytes: size_t, at: *mut off_t) -> ssize_t = |next| {
+        bytes_into(to.cast(), bytes, |to| next(fd, to.cast(), bytes, at))
+    };
+
+    /// getdirentries(3).
+    fn getdirentries64(fd: c_int, to: *mut c_char, bytes: size_t, at: *mut off_t) -> ssize_t = |next| {
+        bytes_into(to.cast(), bytes, |to| next(fd, to.cast(), bytes, at))
+    };
+
+    /// arc4random_buf(3): the C library ends the process where the memory is missing.
+    fn arc4random_buf(to: *mut c_void, bytes: size_t) = |next| {
+        let aside = BounceBuffer::of(to, bytes, false);
+        next(aside.place(), bytes);
+        aside.end_all()
+    };
+
     /// getdents64(2).
     fn getdents64(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t = |next| {
         bytes_into(to, bytes, |to| next(fd, to, bytes))
@@ -495,7 +431,7 @@ pub fn items_into(
     done / each
 }
 
-mod structures {
+pub mod structures {
     use super::*;
 
     receiving! {

@@ -156,19 +156,68 @@ unsafe fn change_action(
     }
 }
 
-/// signal(3), of SIGBUS.
-fn sigbus_handler(handler: sighandler_t) -> Option<sighandler_t> {
-    if !mode::is_signals() || crate::inside::is_inside() {
+/// A disposition of sigset(3).
+const SIG_HOLD: sighandler_t = 2;
+
+/// SIGBUS in a mask of BSD.
+const OLD_SIGBUS: c_int = 1 << (libc::SIGBUS - 1);
+
+/// True for the signal by which faults are served.
+fn is_ours(signal: c_int) -> bool {
+    signal == libc::SIGBUS && mode::is_signals() && !crate::inside::is_inside()
+}
+
+/// signal(3), of SIGBUS, with flags; `None`: it is not ours.
+fn sigbus_handler_as(signal: c_int, handler: sighandler_t, flags: c_int) -> Option<sighandler_t> {
+    if !is_ours(signal) {
         return None;
     }
     let mut action = MaybeUninit::<Action>::zeroed();
     // SAFETY: a sigaction of zeros is valid.
     let action = unsafe {
         (*action.as_mut_ptr()).sa_sigaction = handler;
-        (*action.as_mut_ptr()).sa_flags = libc::SA_RESTART;
+        (*action.as_mut_ptr()).sa_flags = flags;
         action.assume_init()
     };
     softfault::program_sigbus(Some(&action)).map(|before| before.sa_sigaction)
+}
+
+/// The program's handler of SIGBUS.
+fn now_handler() -> Option<sighandler_t> {
+    softfault::program_sigbus(None).map(|before| before.sa_sigaction)
+}
+
+/// signal(3), and its like.
+///
+/// # Safety
+/// As of signal(3).
+unsafe fn set_handler(
+    signal: c_int,
+    handler: sighandler_t,
+    flags: c_int,
+    next: unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t,
+) -> sighandler_t {
+    // SAFETY: the caller's promise.
+    sigbus_handler_as(signal, handler, flags).unwrap_or_else(|| unsafe { next(signal, handler) })
+}
+
+/// A signal is blocked, or not any more, as the program believes; `None`: it is not ours.
+fn block_alone(signal: c_int, blocked: bool) -> Option<c_int> {
+    is_ours(signal).then(|| {
+        BLOCKED.set(blocked);
+        0
+    })
+}
+
+/// A call that changes a mask of BSD, and answers the one before.
+fn change_old_mask(mask: c_int, adds: bool, next: impl FnOnce(c_int) -> c_int) -> c_int {
+    if !is_ours(libc::SIGBUS) {
+        return next(mask);
+    }
+    let before = next(mask & !OLD_SIGBUS);
+    let has = mask & OLD_SIGBUS != 0;
+    let was = BLOCKED.replace(has || adds && BLOCKED.get());
+    before | if was { OLD_SIGBUS } else { 0 }
 }
 
 hooks! {
@@ -179,10 +228,105 @@ hooks! {
 
     /// signal(2).
     fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t = |next| {
-        match signal == libc::SIGBUS {
-            true => sigbus_handler(handler).unwrap_or_else(|| next(signal, handler)),
-            false => next(signal, handler),
+        set_handler(signal, handler, libc::SA_RESTART, next)
+    };
+
+    /// sigaction(2), by its other name.
+    fn __sigaction(signal: c_int, action: *const Action, before: *mut Action) -> c_int = |next| {
+        change_action(next, signal, action, before)
+    };
+
+    /// signal(2), by its name of BSD.
+    fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t = |next| {
+        set_handler(signal, handler, libc::SA_RESTART, next)
+    };
+
+    /// signal(2), by its name of GNU.
+    fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t = |next| {
+        set_handler(signal, handler, libc::SA_RESTART, next)
+    };
+
+    /// signal(2), of System V, which a program that asks for X/Open's functions gets.
+    fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t = |next| {
+        set_handler(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER, next)
+    };
+
+    /// The same.
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t = |next| {
+        set_handler(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER, next)
+    };
+
+    /// sigset(3).
+    fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t = |next| {
+        let was_blocked = BLOCKED.get();
+        match handler {
+            SIG_HOLD if is_ours(signal) => {
+                BLOCKED.set(true);
+                if was_blocked { SIG_HOLD } else { now_handler().unwrap_or(libc::SIG_ERR) }
+            }
+            _ => {
+                let before = set_handler(signal, handler, 0, next);
+                if is_ours(signal) && before != libc::SIG_ERR {
+                    BLOCKED.set(false);
+                    if was_blocked { return SIG_HOLD; }
+                }
+                before
+            }
         }
+    };
+
+    /// sigignore(3).
+    fn sigignore(signal: c_int) -> c_int = |next| {
+        match sigbus_handler_as(signal, libc::SIG_IGN, 0) {
+            Some(_) => 0,
+            None => next(signal),
+        }
+    };
+
+    /// sighold(3).
+    fn sighold(signal: c_int) -> c_int = |next| {
+        block_alone(signal, true).unwrap_or_else(|| next(signal))
+    };
+
+    /// sigrelse(3).
+    fn sigrelse(signal: c_int) -> c_int = |next| {
+        block_alone(signal, false).unwrap_or_else(|| next(signal))
+    };
+
+    /// sigblock(3).
+    fn sigblock(mask: c_int) -> c_int = |next| {
+        change_old_mask(mask, true, |mask| next(mask))
+    };
+
+    /// sigsetmask(3).
+    fn sigsetmask(mask: c_int) -> c_int = |next| {
+        change_old_mask(mask, false, |mask| next(mask))
+    };
+
+    /// siggetmask(3).
+    fn siggetmask() -> c_int = |next| {
+        next() | if BLOCKED.get() { OLD_SIGBUS } else { 0 }
+    };
+
+    /// sigpause(3), of BSD: it has a mask.
+    fn sigpause(mask: c_int) -> c_int = |next| {
+        next(if mode::is_signals() { mask & !OLD_SIGBUS } else { mask })
+    };
+
+    /// Both kinds of sigpause(3).
+    fn __sigpause(signal_or_mask: c_int, is_signal: c_int) -> c_int = |next| {
+        let is_mask = is_signal == 0 && mode::is_signals();
+        next(if is_mask { signal_or_mask & !OLD_SIGBUS } else { signal_or_mask }, is_signal)
+    };
+
+    /// sigsuspend(2), by its other name.
+    fn __sigsuspend(set: *const sigset_t) -> c_int = |next| {
+        next(without(set, &mut MaybeUninit::uninit()))
+    };
+
+    /// pthread_attr_setsigmask_np(3): threads that begin with a mask.
+    fn pthread_attr_setsigmask_np(of: *mut libc::pthread_attr_t, set: *const sigset_t) -> c_int = |next| {
+        next(of, without(set, &mut MaybeUninit::uninit()))
     };
 
     /// sigprocmask(2).

@@ -9,8 +9,9 @@ use super::next::hooks;
 use crate::{change, give, inside, marked, mode, table};
 use core::ffi::c_void;
 use libc::{
-    c_int, clockid_t, pthread_attr_t, pthread_barrier_t, pthread_cond_t, pthread_mutex_t,
-    pthread_mutexattr_t, pthread_rwlock_t, sem_t, size_t, stack_t, timespec,
+    FILE, aiocb, c_char, c_int, clockid_t, pthread_attr_t, pthread_barrier_t, pthread_cond_t,
+    pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, sem_t, sigevent, size_t, stack_t,
+    timespec,
 };
 
 /// Hands over the memory at an address, if it was taken.
@@ -27,7 +28,35 @@ fn hand_over_pages(start: usize, bytes: usize) {
     let pages = change::pages((start - skip) as *const c_void, bytes.saturating_add(skip));
     if let (Some(_inside), Some(pages)) = (inside::enter(), pages) {
         // Memory that cannot be handed over stays as it was: the wait may fail.
-        give::hand_over(&mut table::lock(), &pages);
+        let mut table = table::lock();
+        change::hand_back(&mut table, &pages);
+        give::hand_over(&mut table, &pages);
+    }
+}
+
+/// A request of aio(7): threads of the C library, which block all signals, look at it and at its bytes.
+///
+/// # Safety
+/// It is null, or a request.
+unsafe fn hand_over_request(what: *mut aiocb) {
+    if mode::is_signals() && marked::is_any() && !what.is_null() {
+        hand_over(what.cast(), size_of::<aiocb>());
+        // SAFETY: the caller's promise.
+        let (start, bytes) = unsafe { ((*what).aio_buf, (*what).aio_nbytes) };
+        if marked::may_be_taken(start as usize, bytes) {
+            hand_over_pages(start as usize, bytes);
+        }
+    }
+}
+
+/// The same of a list of them.
+///
+/// # Safety
+/// It has so many, or null pointers.
+unsafe fn hand_over_requests(all: *const *mut aiocb, count: c_int) {
+    for at in 0..count.max(0) as usize {
+        // SAFETY: the caller's promise.
+        unsafe { hand_over_request(*all.add(at)) };
     }
 }
 
@@ -99,6 +128,72 @@ hooks! {
             hand_over(mutex.cast(), size_of::<pthread_mutex_t>());
         }
         next(mutex, with)
+    };
+
+    /// setvbuf(3), by its other name: the C library reads into a buffer of the program's, and writes from it.
+    fn _IO_setvbuf(of: *mut FILE, buffer: *mut c_char, how: c_int, bytes: size_t) -> c_int = |next| {
+        hand_over(buffer.cast(), bytes);
+        next(of, buffer, how, bytes)
+    };
+
+    /// setbuffer(3).
+    fn setbuffer(of: *mut FILE, buffer: *mut c_char, bytes: size_t) = |next| {
+        hand_over(buffer.cast(), bytes);
+        next(of, buffer, bytes)
+    };
+
+    /// setbuffer(3), by its other name.
+    fn _IO_setbuffer(of: *mut FILE, buffer: *mut c_char, bytes: size_t) = |next| {
+        hand_over(buffer.cast(), bytes);
+        next(of, buffer, bytes)
+    };
+
+    /// aio_read(3).
+    fn aio_read(what: *mut aiocb) -> c_int = |next| {
+        hand_over_request(what);
+        next(what)
+    };
+
+    /// aio_read(3).
+    fn aio_read64(what: *mut aiocb) -> c_int = |next| {
+        hand_over_request(what);
+        next(what)
+    };
+
+    /// aio_write(3).
+    fn aio_write(what: *mut aiocb) -> c_int = |next| {
+        hand_over_request(what);
+        next(what)
+    };
+
+    /// aio_write(3).
+    fn aio_write64(what: *mut aiocb) -> c_int = |next| {
+        hand_over_request(what);
+        next(what)
+    };
+
+    /// aio_fsync(3).
+    fn aio_fsync(how: c_int, what: *mut aiocb) -> c_int = |next| {
+        hand_over(what.cast(), size_of::<aiocb>());
+        next(how, what)
+    };
+
+    /// aio_fsync(3).
+    fn aio_fsync64(how: c_int, what: *mut aiocb) -> c_int = |next| {
+        hand_over(what.cast(), size_of::<aiocb>());
+        next(how, what)
+    };
+
+    /// lio_listio(3).
+    fn lio_listio(how: c_int, all: *const *mut aiocb, count: c_int, told: *mut sigevent) -> c_int = |next| {
+        hand_over_requests(all, count);
+        next(how, all, count, told)
+    };
+
+    /// lio_listio(3).
+    fn lio_listio64(how: c_int, all: *const *mut aiocb, count: c_int, told: *mut sigevent) -> c_int = |next| {
+        hand_over_requests(all, count);
+        next(how, all, count, told)
     };
 
     /// pthread_attr_setstack(3).

@@ -1,0 +1,120 @@
+//! Other memory in the place of taken memory, for the kernel to write into.
+
+use super::receive::is_taken;
+use crate::call;
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+
+/// Bytes of a [`BounceBuffer`] on the thread's stack: a mapping for each small item would cost far more than the call.
+const SMALL: usize = 128;
+
+/// Memory of the kernel's own mapping in the place of taken memory, as long as a call lasts: the kernel writes into it, and its bytes are copied.
+pub struct BounceBuffer {
+    to: *mut c_void,
+    place: BouncePlace,
+    bytes: usize,
+    small: UnsafeCell<MaybeUninit<[u64; SMALL / 8]>>,
+}
+
+/// Where the call has its memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BouncePlace {
+    /// In the program's own.
+    Own,
+    /// On the stack.
+    Small,
+    /// In a mapping.
+    Mapped(*mut c_void),
+}
+
+impl BounceBuffer {
+    /// Memory of the program's own.
+    pub const fn none(to: *mut c_void, bytes: usize) -> Self {
+        Self {
+            to,
+            place: BouncePlace::Own,
+            bytes,
+            small: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// With the present bytes, if the kernel reads them, too.
+    #[inline]
+    pub fn of(to: *mut c_void, bytes: usize, is_read: bool) -> Self {
+        let mut aside = Self::none(to, bytes);
+        if is_taken(to, bytes) {
+            aside.begin(is_read);
+        }
+        aside
+    }
+
+    /// Memory elsewhere, from now on, if there is any.
+    #[cold]
+    pub fn begin(&mut self, is_read: bool) {
+        self.place = match self.bytes <= SMALL {
+            true => BouncePlace::Small,
+            false => self.map(),
+        };
+        if is_read && self.is_aside() {
+            // SAFETY: the program hands so many bytes to the kernel; the place has room for them.
+            unsafe { (self.place()).copy_from_nonoverlapping(self.to, self.bytes) };
+        }
+    }
+
+    fn map(&self) -> BouncePlace {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let errno = call::errno();
+        // SAFETY: new memory.
+        let made = unsafe { call::mmap(null_mut(), self.bytes, protection, flags, -1, 0) };
+        call::set_errno(errno);
+        match made {
+            libc::MAP_FAILED => BouncePlace::Own,
+            made => BouncePlace::Mapped(made),
+        }
+    }
+
+    /// True if the call has memory elsewhere.
+    pub fn is_aside(&self) -> bool {
+        self.place != BouncePlace::Own
+    }
+
+    /// The address for the call: it does not move until the call is over.
+    pub fn place(&self) -> *mut c_void {
+        match self.place {
+            BouncePlace::Own => self.to,
+            BouncePlace::Small => self.small.get().cast(),
+            BouncePlace::Mapped(made) => made,
+        }
+    }
+
+    /// After the call: so many bytes are the program's.
+    #[inline]
+    pub fn end(self, bytes: usize) {
+        if self.is_aside() {
+            self.give(bytes);
+        }
+    }
+
+    /// After the call: all of it is the program's.
+    #[inline]
+    pub fn end_all(self) {
+        let bytes = self.bytes;
+        self.end(bytes);
+    }
+
+    #[cold]
+    fn give(self, bytes: usize) {
+        let errno = call::errno();
+        // SAFETY: the program lets the kernel write to so many bytes; the new mapping is unmapped once.
+        unsafe {
+            (self.to).copy_from_nonoverlapping(self.place(), bytes.min(self.bytes));
+            if let BouncePlace::Mapped(made) = self.place {
+                call::any(libc::SYS_munmap, [made as usize, self.bytes, 0, 0]);
+            }
+        }
+        call::set_errno(errno);
+    }
+}
