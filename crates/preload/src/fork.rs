@@ -8,7 +8,7 @@
 
 use crate::inside::{self, Inside};
 use crate::table::{self, Table};
-use crate::{count, give, heap, marked, tree};
+use crate::{count, give, heap, marked, mode, tree};
 use core::cell::{Cell, UnsafeCell};
 use softfault::Engine;
 use std::sync::MutexGuard;
@@ -83,9 +83,30 @@ extern "C" fn prepare() {
     }
     let inside = inside::enter();
     give::leave_stack();
-    let table = table::lock();
+    let mut table = table::lock();
+    hand_over_if_lost(&mut table);
     // SAFETY: this thread has the table locked.
     unsafe { *HELD.0.get() = Some((table, inside)) };
+}
+
+/// Private memory that a child would lose is handed over before, and the kernel's from then on: both have it.
+fn hand_over_if_lost(table: &mut Table) {
+    let rooms: Vec<_> = (table.private.iter_mut())
+        .map(|mapping| mapping.room.clone())
+        .collect();
+    if rooms.is_empty() {
+        return;
+    }
+    let engine = table.inherited.as_ref().or(table.engine.as_ref());
+    let Some(memory) = engine.map(|engine| engine.stats().memory_bytes) else {
+        return;
+    };
+    if !mode::can_begin_in_child(memory as usize) {
+        for room in rooms {
+            // What cannot be handed over for want of memory stays: a touch of it in the child is a SIGSEGV.
+            give::hand_over(table, &room);
+        }
+    }
 }
 
 fn take_held() -> Option<(MutexGuard<'static, Table>, Option<Inside>)> {

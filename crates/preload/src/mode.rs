@@ -45,6 +45,34 @@ fn allowed() -> Mode {
     }
 }
 
+/// Descriptors that a child needs for private memory, and some more for files.
+const DESCRIPTORS: u64 = 64;
+
+/// True if a child of fork can go on with private memory as this process does, whose budget is `memory`: it opens all anew. A
+/// process may have come to be in another root, to be another user, or to have a limit on its files.
+pub fn can_begin_in_child(memory: usize) -> bool {
+    let faults = match get() {
+        Mode::Messages => allowed() == Mode::Messages,
+        // SAFETY: makes a file descriptor.
+        Mode::Signals => {
+            opens(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) })
+        }
+    };
+    let mut limit = core::mem::MaybeUninit::<libc::rlimit>::zeroed();
+    // SAFETY: fills the structure; zeros are a valid one.
+    let limit = unsafe {
+        let all = core::ptr::null::<libc::rlimit>();
+        let number = libc::SYS_prlimit64;
+        libc::syscall(number, 0, libc::RLIMIT_NOFILE, all, limit.as_mut_ptr());
+        limit.assume_init()
+    };
+    let swap = options::get().swap.as_ref();
+    faults && limit.rlim_cur >= DESCRIPTORS && swap.is_some_and(|swap| swap.is_available(memory))
+}
+
+/// A flag of userfaultfd(2), for the program's own faults alone: nobody needs a privilege for that.
+const USER_MODE_ONLY: libc::c_int = 1;
+
 fn open(path: &CStr, flags: c_int) -> c_long {
     let (at, flags) = (libc::AT_FDCWD, flags | libc::O_CLOEXEC);
     // SAFETY: a path that ends in zero.

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -160,11 +161,54 @@ static void daemon_of_old(void)
     check("starter");
 }
 
+static void chroots(void)
+{
+    char place[] = "/tmp/softfault-lives-XXXXXX";
+    map();
+    if (!mkdtemp(place) || chroot(place) || chdir("/"))
+        printf("no root\n");
+    check("inside");
+    fill(2);
+    child();
+    munmap(words, ANON);
+    words = mmap(NULL, ANON, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    fill(3);
+    check("more");
+    munmap(file, size);
+    file = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    check("again");
+    child();
+}
+
+static void drops(void)
+{
+    map();
+    if (setgroups(0, NULL) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+        printf("no root\n");
+    prctl(PR_SET_DUMPABLE, 0);
+    check("nobody");
+    fill(2);
+    check("nobody's own");
+    child();
+    more();
+    child();
+}
+
 static void limit(int what, rlim_t most)
 {
     struct rlimit limit = {most, most};
     if (setrlimit(what, &limit))
         printf("limit: %s\n", strerror(errno));
+}
+
+/* No number is left for a file that the child would open. */
+static void few_descriptors(void)
+{
+    map();
+    limit(RLIMIT_NOFILE, 6);
+    fill(2);
+    check("few");
+    child();
 }
 
 static void no_processes(void)
@@ -295,7 +339,7 @@ static void many(void)
 }
 
 static const struct { const char *name; void (*run)(void); } CASES[] = {
-    {"closes-all", closes_all}, {"daemon", daemon_of_old}, 
+    {"closes-all", closes_all}, {"daemon", daemon_of_old}, {"chroots", chroots}, {"drops", drops}, {"few-descriptors", few_descriptors}, 
     {"no-processes", no_processes},
     {"locks-all", locks_all}, 
     {"alarms", alarms}, {"main-ends", main_ends}, {"unshares", unshares}, {"no-dump", no_dump}, {"many", many},

@@ -1,11 +1,13 @@
-//! The cases of `lives.c`: programs that close all descriptors, daemonise, lock all memory, have namespaces of their own, and use
-//! their mappings meanwhile.
+//! The cases of `lives.c`: programs that close all descriptors, daemonise, lock all memory, change their root, their user or their
+//! limits, have namespaces of their own, and use their mappings meanwhile.
 
 use crate::elsewhere::is_root;
 use crate::stats::{self, ProcessStats};
-use crate::{MEMORY, assert_same_but_told, compile, directory, file, softfault_run, ways};
+use crate::{
+    MEMORY, assert_same, assert_same_but_told, compile, directory, file, softfault_run, text, ways,
+};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 struct Lives {
@@ -29,15 +31,15 @@ fn lives() -> Option<&'static Lives> {
     lives.as_ref()
 }
 
-/// Runs a case both ways and without softfault, with the same output; what each process says, the first last.
-fn run(case: &str) -> Vec<Vec<ProcessStats>> {
+/// Runs a case both ways and without softfault: the output, what each process says (the first last), the output without, and how.
+fn run(case: &str, mut compare: impl FnMut(&Output, &Output, &[ProcessStats], &str)) {
     let Some(lives) = lives() else {
-        return Vec::new();
+        return;
     };
     let mut without = Command::new(&lives.program);
     let without = without.arg(case).arg(&lives.data).output().unwrap();
     let swap = format!("{}:100M", lives.directory.display());
-    let each = ways().iter().map(|how| {
+    for how in ways() {
         let file = lives.directory.join(format!("{case}.{how}.stats"));
         let _ = std::fs::remove_file(&file);
         let mut with = softfault_run();
@@ -46,18 +48,33 @@ fn run(case: &str) -> Vec<Vec<ProcessStats>> {
         with.args(["--stats=json", "--stats-file"]).arg(&file);
         let with = with.arg("--").arg(&lives.program).arg(case);
         let with = with.arg(&lives.data).output().unwrap();
-        let stats = stats::read(&file);
-        assert_same_but_told(&with, &without, &stats, &format!("{case} {how}"));
-        stats
-    });
-    each.collect()
+        compare(
+            &with,
+            &without,
+            &stats::read(&file),
+            &format!("{case} {how}"),
+        );
+    }
 }
 
-/// The same, with memory that was taken.
+/// The output is the same, and memory was taken.
 fn runs(case: &str) {
-    for stats in run(case) {
-        assert!(stats.iter().any(|stats| stats.taken() >= 2), "{case}");
-    }
+    run(case, |with, without, stats, what| {
+        assert_same_but_told(with, without, stats, what);
+        assert!(stats.iter().any(|stats| stats.taken() >= 2), "{what}");
+    });
+}
+
+/// The same where a process may be unable to write its statistics, or to have an engine, which it tells.
+fn runs_on(case: &str) {
+    run(case, |with, without, _, what| {
+        let told = text(&with.stderr);
+        let is_refusal = |line: &str| line.contains(" is not under the budget: no_faults,");
+        assert!(told.lines().all(is_refusal), "{what}: {told}");
+        let mut with = with.clone();
+        with.stderr = without.stderr.clone();
+        assert_same(&with, without, what);
+    });
 }
 
 macro_rules! lives {
@@ -86,4 +103,26 @@ fn namespaces_of_its_own() {
         return softfault_skip::skipped("root", "nobody else has namespaces of their own");
     }
     runs("unshares");
+}
+
+/// A child could not open what private memory needs: it is handed back before.
+#[test]
+fn children_in_another_root() {
+    if !is_root() {
+        return softfault_skip::skipped("root", "nobody else changes the root");
+    }
+    runs_on("chroots");
+}
+
+#[test]
+fn children_of_another_user() {
+    if !is_root() {
+        return softfault_skip::skipped("root", "nobody else becomes another user");
+    }
+    runs_on("drops");
+}
+
+#[test]
+fn children_without_descriptors() {
+    runs_on("few-descriptors");
 }

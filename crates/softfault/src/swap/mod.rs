@@ -46,7 +46,9 @@ pub(crate) use lifeline::Lifeline;
 use crate::store::{Rings, RingsOnDemand};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::swap::SwapDevice;
+use std::ffi::CString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -104,6 +106,30 @@ impl Swap {
         crate::needed::for_swap().map_err(|error| self.error(error))?;
         let file = SwapFile::create(&self.dir, bytes, self.compression, rings);
         file.map_err(|error| self.error(error))
+    }
+
+    /// True if there can be such a file now for an engine whose budget is `memory`.
+    #[doc(hidden)]
+    pub fn is_available(&self, memory: usize) -> bool {
+        let Ok(dir) = CString::new(self.dir.as_os_str().as_bytes()) else {
+            return false;
+        };
+        let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC;
+        // In the calling thread, whose root and rights the child has; past all that may be in front of the C library.
+        // SAFETY: makes a file without a name, and closes it.
+        let made = unsafe {
+            let number = libc::SYS_openat;
+            let made = libc::syscall(number, libc::AT_FDCWD, dir.as_ptr(), flags, 0o600);
+            match made {
+                0.. => libc::syscall(libc::SYS_close, made) == 0,
+                // There is another way in a directory that has no such files.
+                _ => matches!(
+                    crate::errno::errno(),
+                    libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL
+                ),
+            }
+        };
+        made && self.bytes_for(memory).is_ok()
     }
 
     /// The same in a child of fork, where it must not start a thread.
