@@ -180,19 +180,6 @@ def take_rounds(a, draw, rounds, limit):
     return taken, time.perf_counter() - begun
 
 
-def child_nothing():
-    """What a process takes that has no index yet."""
-    import numpy as np
-    import softfault
-    from usearch.index import Index
-
-    softfault.Engine(memory=64 << 20)
-    made = Index(ndim=256, metric="cos", dtype="f32")
-    made.add(np.arange(1000), np.zeros((1000, 256), dtype=np.float32))
-    made.search(np.zeros((1000, 256), dtype=np.float32), 10, threads=32)
-    return {}
-
-
 def child_index(kind, path, memory, queries, threads, limit):
     import numpy as np
     from usearch.index import Index
@@ -353,9 +340,7 @@ def index(options, path):
     size = file.stat().st_size
     budget = max(size // options.part, 16 << 20)
     # The process itself, its libraries and its threads are not the budget's: as much room for them in each row.
-    with cgroup(None) as group:
-        child("nothing", group=group)
-        process = int((group / "memory.max_usage_in_bytes").read_text()) if group else 0
+    process = options.process
     print(
         f"\nusearch, {size >> 20} MiB of index, {options.threads} threads; budget {budget >> 20} MiB, cgroups of "
         f"{budget >> 20} + {process >> 20} MiB; at most {options.limit} s a row:",
@@ -442,6 +427,7 @@ def main():
     parser.add_argument("--read-ahead", type=lambda text: [int(kib) for kib in text.split(",")], default=[None])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--vectors", type=int, default=100_000, help="vectors of 256 floats in the index")
+    parser.add_argument("--process", type=size, default=40 << 20, help="room in the cgroup beside the budget (40M)")
     parser.add_argument("--part", type=int, default=2, help="the index is so many times its budget")
     parser.add_argument("--queries", type=int, default=3000)
     parser.add_argument("--threads", type=int, default=32, help="that search the index")
