@@ -53,9 +53,10 @@ const DESCRIPTORS: u64 = 64;
 pub fn can_begin_in_child(memory: usize) -> bool {
     let faults = match get() {
         Mode::Messages => allowed() == Mode::Messages,
-        // SAFETY: makes a file descriptor.
         Mode::Signals => {
-            opens(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) })
+            let flags = libc::O_CLOEXEC | USER_MODE_ONLY;
+            // SAFETY: makes a file descriptor.
+            opens(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) })
         }
     };
     let mut limit = core::mem::MaybeUninit::<libc::rlimit>::zeroed();

@@ -124,8 +124,8 @@ impl Swap {
                 0.. => libc::syscall(libc::SYS_close, made) == 0,
                 // There is another way in a directory that has no such files.
                 _ => matches!(
-                    crate::errno::errno(),
-                    libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL
+                    io::Error::last_os_error().raw_os_error(),
+                    Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)
                 ),
             }
         };

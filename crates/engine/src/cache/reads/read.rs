@@ -26,6 +26,9 @@ pub(crate) fn demand(cache: &PageCache, folio: &Folio) {
 
 /// Starts the read of a folio whose lock the caller has, as a request of its own: those that are submitted next are behind it. False where the
 /// store does not take it: then the caller reads it.
+///
+/// A function of its own: what it needs of the handler's stack is free again when read-ahead is submitted.
+#[inline(never)]
 pub(crate) fn begin(cache: &PageCache, folio: &FolioRef<'_>) -> bool {
     let node = &cache.node;
     // Private memory may be elsewhere by the time of the read.
