@@ -111,25 +111,7 @@ static uint64_t sum(const void *at, size_t count)
 
 static void show(const char *what, const void *at, size_t count) { printf("%s %016llx\n", what, (unsigned long long)sum(at, count)); }
 
-static sigjmp_buf back;
-static volatile sig_atomic_t caught;
-static void on_fault(int signal) { caught = signal; siglongjmp(back, 1); }
-static const char *touch(volatile void *byte, int write)
-{
-    struct sigaction action = {.sa_handler = on_fault};
-    sigaction(SIGSEGV, &action, NULL);
-    sigaction(SIGBUS, &action, NULL);
-    caught = 0;
-    if (sigsetjmp(back, 1) == 0) {
-        if (write)
-            *(volatile char *)byte = 1;
-        else
-            (void)*(volatile char *)byte;
-    }
-    signal(SIGSEGV, SIG_DFL);
-    signal(SIGBUS, SIG_DFL);
-    return caught == 0 ? "there" : caught == SIGSEGV ? "SIGSEGV" : "SIGBUS";
-}
+#include "touch.h"
 
 static void pressure(void)
 {

@@ -79,25 +79,7 @@ static size_t wrong(place at, size_t bytes, uint64_t seed)
 
 static void check(const char *what, place at, size_t bytes, uint64_t seed) { printf("%s: wrong %zu\n", what, wrong(at, bytes, seed)); }
 
-static sigjmp_buf back;
-static volatile sig_atomic_t caught;
-static void on_fault(int signal) { caught = signal; siglongjmp(back, 1); }
-static const char *touch(place byte, int write)
-{
-    struct sigaction action = {.sa_handler = on_fault};
-    sigaction(SIGSEGV, &action, NULL);
-    sigaction(SIGBUS, &action, NULL);
-    caught = 0;
-    if (sigsetjmp(back, 1) == 0) {
-        if (write)
-            *(volatile char *)byte = 1;
-        else
-            (void)*(volatile char *)byte;
-    }
-    signal(SIGSEGV, SIG_DFL);
-    signal(SIGBUS, SIG_DFL);
-    return caught == 0 ? "there" : caught == SIGSEGV ? "SIGSEGV" : "SIGBUS";
-}
+#include "touch.h"
 
 /* Whether the word there is that of `fill`. */
 static int is_filled(place start, size_t at)
