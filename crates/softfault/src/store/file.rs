@@ -348,8 +348,9 @@ impl Store for FileStore {
     }
 
     fn submits_demands(&self) -> bool {
-        // Through the page cache, `read` looks first at what is there.
-        self.file.how() == ReadPath::Past
+        // Through the page cache, `read` looks first at what is there. A thread that serves the faults of others begins the read
+        // apart and goes on to the next fault: it would have to wait for this one.
+        self.file.how() == ReadPath::Past && !self.takes_apart()
     }
 
     fn takes_apart(&self) -> bool {
