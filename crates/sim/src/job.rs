@@ -19,6 +19,8 @@ pub enum Workload {
     WarmStart,
     /// Threads map a little anonymous memory, touch it and unmap it.
     Spf,
+    /// Threads do one verb on regions of 16 KiB, which are mapped, unmapped or touched beside what is measured.
+    Loops,
     /// Threads touch a file while others map and unmap in the same space.
     Storm,
     /// Document 002's swap side: threads fault on swapped pages while others
@@ -32,11 +34,12 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Pft,
         Self::Thrash,
         Self::WarmStart,
         Self::Spf,
+        Self::Loops,
         Self::Storm,
         Self::SwapRetry,
         Self::Anon,
@@ -50,6 +53,7 @@ impl Workload {
             Self::Thrash => "thrash",
             Self::WarmStart => "warm-start",
             Self::Spf => "spf",
+            Self::Loops => "loops",
             Self::Storm => "storm",
             Self::SwapRetry => "swap-retry",
             Self::Anon => "anon",
@@ -72,6 +76,66 @@ impl FromStr for Workload {
         known.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             format!("a workload is one of {names}, not `{text}`")
+        })
+    }
+}
+
+/// The verb of loops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Regions are mapped.
+    Map,
+    /// They are mapped, and each page of them is touched.
+    MapAndTouch,
+    /// Regions that nobody touched are unmapped.
+    UnmapUntouched,
+    /// Regions whose pages are all there are unmapped.
+    Unmap,
+    /// Each page of mapped regions is touched.
+    Touch,
+}
+
+impl Verb {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Map,
+        Self::MapAndTouch,
+        Self::UnmapUntouched,
+        Self::Unmap,
+        Self::Touch,
+    ];
+
+    /// As it is called on the command line and in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Map => "mmap",
+            Self::MapAndTouch => "mmap-touch",
+            Self::UnmapUntouched => "unmap-untouched",
+            Self::Unmap => "unmap",
+            Self::Touch => "touch",
+        }
+    }
+
+    /// Whether regions are mapped in what is measured.
+    pub(crate) const fn maps(self) -> bool {
+        matches!(self, Self::Map | Self::MapAndTouch)
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Verb {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|known| known.name() == text);
+        known.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("a loop is one of {names}, not `{text}`")
         })
     }
 }
@@ -135,9 +199,13 @@ pub struct Job {
     pub mmu: MmuKind,
     /// pft: one mapping for all threads.
     pub shared: bool,
+    /// loops: the verb.
+    pub verb: Verb,
+    /// loops: the regions are parts of one mapping, which threads take in turn.
+    pub contended: bool,
     /// The engine's budget in bytes.
     pub memory: u64,
-    /// Bytes of a mapping: of the one that a thread populates in pft, that it maps in spf, and that
+    /// Bytes of a mapping: of the one that a thread populates in pft, that it maps in spf and loops, and that
     /// all threads share in swap-retry and anon.
     pub region: u64,
     /// warm-start, swap-retry: whether one thread forks.

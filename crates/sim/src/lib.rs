@@ -30,7 +30,7 @@ pub mod vary;
 mod workload;
 mod world;
 
-pub use job::{Job, MmuKind, Progress, Workload};
+pub use job::{Job, MmuKind, Progress, Verb, Workload};
 pub use outcome::{HugeCounts, LockRow, Longest, Mode, Outcome, SwapCounts, Trouble};
 pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::lock::wait_stats::RANGE_ENDS_US;

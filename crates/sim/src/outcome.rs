@@ -119,11 +119,11 @@ pub struct Outcome {
     /// Faults in the measured part: in pft and spf pages populated, in the
     /// others the faults that the engine served.
     pub faults: u64,
-    /// Nanoseconds of the measured part; in pft of the populations alone.
+    /// Nanoseconds of the measured part; in pft of the populations alone, in loops of the verb.
     pub elapsed_ns: u64,
     /// Processor time of the worker threads in that time, in nanoseconds.
     pub cpu_ns: u64,
-    /// Rounds that were finished: a mapping, its touches and its unmapping.
+    /// Rounds that were finished: a mapping, its touches and its unmapping. In loops regions.
     pub rounds: u64,
     /// Pages touched, faults or not.
     pub touches: u64,

@@ -6,8 +6,8 @@ use super::engine::build::build;
 use super::full_swap;
 use super::job::{Job, Work};
 use super::work::{
-    Bench, anon, append, hugetlb, many, orders, pft, random, scan, snapshot, sparse, spf, storm,
-    swap_retry, thrash, warm_start, write,
+    Bench, anon, append, hugetlb, loops, many, orders, pft, random, scan, snapshot, sparse, spf,
+    storm, swap_retry, thrash, warm_start, write,
 };
 use std::io::Read;
 use std::process::ExitCode;
@@ -72,6 +72,11 @@ fn work(job: &Job, counters: &Counters) -> Result<(), (Blame, String)> {
         Work::WarmStart { rounds } => warm_start::run(&bench, rounds),
         Work::Pft { shared, bytes } => pft::run(&bench, shared, bytes),
         Work::Spf { bytes } => spf::run(&bench, bytes),
+        Work::Loops {
+            verb,
+            contended,
+            bytes,
+        } => loops::run(&bench, verb, contended, bytes),
         Work::Storm => storm::run(&bench),
         Work::Anon(memory) => anon::run(&bench, memory),
         Work::SwapRetry { memory, rounds } => swap_retry::run(&bench, memory, rounds),

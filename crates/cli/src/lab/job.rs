@@ -82,6 +82,15 @@ pub enum Work {
         /// Bytes of each mapping.
         bytes: u64,
     },
+    /// Threads do one verb on regions, until the time is over.
+    Loops {
+        /// The verb.
+        verb: Verb,
+        /// On regions that lie between those of other threads.
+        contended: bool,
+        /// Bytes of a region.
+        bytes: u64,
+    },
     /// One thread maps and unmaps the second file, the others touch random pages of the first, until the
     /// time is over.
     Storm,
@@ -104,6 +113,21 @@ pub enum Work {
         /// Its state when they begin.
         start: Start,
     },
+}
+
+/// The verb of loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verb {
+    /// Regions are mapped.
+    Map,
+    /// They are mapped, and each page of them is touched.
+    MapAndTouch,
+    /// Regions that nobody touched are unmapped.
+    UnmapUntouched,
+    /// Regions whose pages are all there are unmapped.
+    Unmap,
+    /// Each page of mapped regions is touched.
+    Touch,
 }
 
 /// The writes of threads to a file.

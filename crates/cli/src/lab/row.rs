@@ -38,6 +38,11 @@ pub fn row(
     let elapsed_s = outcome.elapsed_ns as f64 / 1e9;
     let rate = |count: u64| (elapsed_s > 0.0).then(|| count as f64 / elapsed_s);
     let done = outcome.done;
+    // Of loops only the verb is measured.
+    let rounds_s = match plan.workload {
+        Workload::Loops => done.populate_ns as f64 / 1e9,
+        _ => elapsed_s,
+    };
     let in_rounds = plan.workload.has_rounds();
     let usage = outcome.usage;
     let faults = pattern.has_faults(plan.workload).then_some(done.accesses);
@@ -102,7 +107,7 @@ pub fn row(
         elapsed_s,
         accesses_per_s: rate(done.accesses),
         rounds: in_rounds.then_some(done.rounds),
-        rounds_per_s: rate(done.rounds).filter(|_| in_rounds),
+        rounds_per_s: (in_rounds && rounds_s > 0.0).then(|| done.rounds as f64 / rounds_s),
         min_rounds: in_rounds.then_some(done.min_rounds),
         median_rounds: in_rounds.then_some(done.median_rounds),
         faults,

@@ -46,6 +46,11 @@ const ABOUT: &[(&str, &str)] = &[
     ),
     ("spf", "Many threads map and touch small ranges in a loop."),
     (
+        "loops",
+        "Threads do one verb on small ranges: mmap, mmap and touch, unmap of untouched and of touched ranges, touch. Only the \
+         verb is measured; a round is a range.",
+    ),
+    (
         "anon",
         "Threads read and write 8 bytes at random places of anonymous memory four times the budget: pages without \
          room go to swap. direct is a page read or written on the disk for every access; LRU is the share that an exact \

@@ -108,7 +108,7 @@ fn touched<'a>(workload: &str, mut rows: impl Iterator<Item = &'a Row>) -> Optio
 
 /// The duration of timed runs: none is shorter than requested.
 fn lasted<'a>(workload: &str, rows: impl Iterator<Item = &'a Row>) -> Option<f64> {
-    let timed = ["random", "thrash", "pft", "spf", "storm", "anon"].contains(&workload);
+    let timed = ["random", "thrash", "pft", "spf", "loops", "storm", "anon"].contains(&workload);
     let ended = rows
         .filter(|row| timed && !row.gave_up)
         .map(|row| row.elapsed_s);

@@ -58,7 +58,7 @@ impl<'a> Key<'a> {
 
     /// Whether no file is mapped.
     pub fn is_anonymous(&self) -> bool {
-        self.file_bytes == 0 || ["pft", "spf"].contains(&self.workload)
+        self.file_bytes == 0 || ["pft", "spf", "loops"].contains(&self.workload)
     }
 
     /// Whether its files are holes: they cost softfault no memory, so it pages nothing, and speeds are no race.
@@ -73,7 +73,7 @@ impl<'a> Key<'a> {
 
     /// Length of each thread's own memory; `None` where all have the same files.
     pub fn thread_bytes(&self) -> Option<u64> {
-        let own = ["thrash", "pft", "spf"].contains(&self.workload);
+        let own = ["thrash", "pft", "spf", "loops"].contains(&self.workload);
         self.file_bytes.checked_div(self.threads).filter(|_| own)
     }
 

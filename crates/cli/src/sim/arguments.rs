@@ -24,7 +24,7 @@ pub struct RunArgs {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Number of seeds of a band [default: pft and spf 3, else 1]
+    /// Number of seeds of a band [default: pft, spf and loops 3, else 1]
     #[arg(long, value_name = "N", value_parser = above_zero)]
     pub seeds: Option<usize>,
     /// How far the costs of the second seed's machine, and of all later seeds, may differ from the topology
@@ -45,10 +45,16 @@ pub struct RunArgs {
     /// pft: one mapping for all threads
     #[arg(long)]
     pub shared: bool,
+    /// loops: the verb that is measured
+    #[arg(long = "loop", value_name = "VERB", default_value = "mmap", value_parser = ["mmap", "mmap-touch", "unmap-untouched", "unmap", "touch"])]
+    pub verb: String,
+    /// loops: all regions are parts of one mapping, which threads take in turn; without it, each region is a mapping of its own
+    #[arg(long)]
+    pub contended: bool,
     /// The budget
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub memory: Option<u64>,
-    /// pft, spf: bytes that a thread maps at a time
+    /// pft, spf, loops: bytes that a thread maps at a time
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub region: Option<u64>,
     /// swap-retry, anon: bytes of the anonymous memory [default: four times the budget]; hugetlb: of the file [default: 250G]

@@ -35,6 +35,8 @@ pub enum SimCommand {
     WarmStart(RunArgs),
     /// Threads map a little anonymous memory, touch it and unmap it
     Spf(RunArgs),
+    /// One verb in a loop: threads map, touch or unmap regions of 16 KiB, disjoint or contended
+    Loops(RunArgs),
     /// Some threads map and unmap, while the others touch a file, in one address space
     Storm(RunArgs),
     /// Document 002, swap: faults on swapped-out pages, while other threads map, unmap and fork
@@ -57,6 +59,7 @@ impl SimCommand {
             Self::Thrash(args) => (Workload::Thrash, args),
             Self::WarmStart(args) => (Workload::WarmStart, args),
             Self::Spf(args) => (Workload::Spf, args),
+            Self::Loops(args) => (Workload::Loops, args),
             Self::Storm(args) => (Workload::Storm, args),
             Self::SwapRetry(args) => (Workload::SwapRetry, args),
             Self::Anon(args) => (Workload::Anon, args),

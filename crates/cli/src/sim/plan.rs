@@ -45,7 +45,7 @@ pub fn plan(workload: Workload, args: &RunArgs) -> Result<Vec<Planned>, Error> {
     let policies = policies(workload, &args.policies)?;
     let cores = cores(workload, args, &topology);
     let seeds = args.seeds.unwrap_or(match workload {
-        Workload::Pft | Workload::Spf => 3,
+        Workload::Pft | Workload::Spf | Workload::Loops => 3,
         _ => 1,
     });
     let runs = (cores.len() * policies.len()).saturating_mul(seeds);
@@ -134,6 +134,8 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
     let mut job = Job::new(workload, topology, cores, threads);
     job.mmu = mmu(&args.mmu)?;
     job.shared = args.shared;
+    job.verb = args.verb.parse().map_err(Error::input)?;
+    job.contended = args.contended;
     if let Some(region) = args.region {
         // The budget that the workload takes by default is for its own region.
         let more = region.saturating_sub(job.region);
@@ -171,7 +173,9 @@ fn mmu(text: &str) -> Result<MmuKind, Error> {
 /// The machine, before any seed has varied it.
 fn topology(workload: Workload, args: &RunArgs) -> Result<Topology, Error> {
     let default = match workload {
-        Workload::Pft | Workload::Spf | Workload::Anon | Workload::Hugetlb => "broadwell-56",
+        Workload::Pft | Workload::Spf | Workload::Loops | Workload::Anon | Workload::Hugetlb => {
+            "broadwell-56"
+        }
         _ => "x86-256",
     };
     let name = args.topology.as_deref().unwrap_or(default);
@@ -217,7 +221,7 @@ fn policies(workload: Workload, given: &[String]) -> Result<Vec<(String, Policie
         ([], Workload::SwapRetry) => {
             vec!["retry=mmap-lock+pin=no", "pin=no", "default", "retry=held"]
         }
-        ([], Workload::Anon) => vec!["default"],
+        ([], Workload::Anon | Workload::Loops) => vec!["default"],
         ([], Workload::Hugetlb) => {
             vec!["share=i-mmap-rwsem", "share=document", "share=vma-lock"]
         }

@@ -16,6 +16,7 @@ type DocumentRate = fn(&PftRow) -> [f64; 2];
 const PER_CPU: Rate = ("faults/cpu", |row| row.faults_per_cpu.unwrap_or(0.0));
 const PER_SECOND: Rate = ("faults/sec", |row| row.faults_per_s.unwrap_or(0.0));
 const TOUCHES: Rate = ("touches/sec", |row| row.accesses as f64 / row.elapsed_s);
+const REGIONS: Rate = ("regions/sec", |row| row.rounds_per_s.unwrap_or(0.0));
 const ROUNDS: Rate = ("rounds/sec", |row| row.rounds_per_s.unwrap_or(0.0));
 
 /// The table of one workload's rows.
@@ -26,6 +27,7 @@ pub fn table(rows: &[Row]) -> String {
     let rates: &[Rate] = match &first.workload[..] {
         "pft" | "spf" => &[PER_CPU, PER_SECOND],
         "storm" | "anon" => &[TOUCHES, PER_SECOND],
+        "loops" => &[REGIONS],
         "swap-retry" => &[ROUNDS, PER_SECOND],
         _ => &[ROUNDS],
     };
@@ -75,6 +77,10 @@ pub fn title(rows: &[Row]) -> String {
     } else {
         ""
     };
+    let verb = match (&first.workload[..], first.pattern.split_once(", ")) {
+        ("loops", Some((verb, _))) => format!(" {verb}"),
+        _ => String::new(),
+    };
     let seeds = distinct(rows, |row| row.seed).len();
     let over = match seeds {
         1 => format!("seed {}", first.seed.unwrap_or_default()),
@@ -87,7 +93,7 @@ pub fn title(rows: &[Row]) -> String {
         }
     };
     format!(
-        "Simulated {}{shared}, {} page tables, on {}: {over}",
+        "Simulated {}{verb}{shared}, {} page tables, on {}: {over}",
         first.workload, of.mmu, of.topology
     )
 }

@@ -3,10 +3,10 @@
 use super::plan::Planned;
 use super::pool::Took;
 use crate::results::row::{Huge, Lock, LongestWaits, Row, Simulated, SimulatedHuge, Swap, WAITED};
-use softfault_sim::{LockRow, MmuKind, Mode, Outcome, Trouble};
+use softfault_sim::{LockRow, MmuKind, Mode, Outcome, Trouble, Workload};
 
 /// Workloads whose speed is told in rounds.
-const IN_ROUNDS: [&str; 3] = ["thrash", "warm-start", "swap-retry"];
+const IN_ROUNDS: [&str; 4] = ["thrash", "warm-start", "swap-retry", "loops"];
 
 /// The row of a run.
 pub fn row(planned: &Planned, outcome: &Result<Outcome, Trouble>, took: Took) -> Row {
@@ -20,10 +20,15 @@ pub fn row(planned: &Planned, outcome: &Result<Outcome, Trouble>, took: Took) ->
         true => engine.into(),
         false => format!("{engine}:{policies}"),
     };
+    let verb = match (job.workload, job.contended) {
+        (Workload::Loops, false) => format!("{}, ", job.verb),
+        (Workload::Loops, true) => format!("{} contended, ", job.verb),
+        _ => String::new(),
+    };
     let shared = if job.shared { ", shared" } else { "" };
     let mut row = Row {
         workload: job.workload.name().into(),
-        pattern: format!("{} cores{shared}", job.cores),
+        pattern: format!("{verb}{} cores{shared}", job.cores),
         on,
         threads: job.threads as u64,
         run: Some(planned.number as u32 + 1),

@@ -53,7 +53,7 @@ fn small(words: &[String], dir: &Path) -> Result<Vec<String>, &'static str> {
             Some("hugetlb") => {
                 return Err("takes a pool of huge pages, which `hugetlb` makes and tests");
             }
-            Some("spf") => ("32M", "64K"),
+            Some("spf" | "loops") => ("32M", "64K"),
             Some("pft") => ("32M", "2M"),
             Some("thrash" | "warm-start") => ("64M", "1M"),
             _ => ("32M", "64M"),

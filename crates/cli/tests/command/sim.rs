@@ -341,6 +341,7 @@ fn help_names_every_workload_and_argument() {
         "thrash",
         "warm-start",
         "spf",
+        "loops",
         "storm",
         "calibrate",
         "presets",
@@ -442,4 +443,22 @@ fn this_machine_can_be_measured_and_simulated() {
         .concat(),
     );
     assert_eq!(rows[0]["topology"], "here");
+}
+
+#[test]
+fn loops_measure_one_verb() {
+    for verb in ["mmap", "mmap-touch", "unmap-untouched", "unmap", "touch"] {
+        for contended in [false, true] {
+            let mut more = vec!["--seeds", "1", "--loop", verb];
+            more.extend(contended.then_some("--contended"));
+            for row in rows(&with("loops", &more)) {
+                let name = if contended { " contended" } else { "" };
+                let pattern = format!("{verb}{name}, {} cores", row["cores"]);
+                assert_eq!(row["pattern"], pattern.as_str());
+                let regions = row["rounds"].as_u64().unwrap();
+                assert!(regions > 0 && regions.is_multiple_of(16), "{row}");
+                assert!(row["rounds_per_s"].as_f64().unwrap() > 0.0, "{row}");
+            }
+        }
+    }
 }

@@ -115,6 +115,38 @@ fn pft_counts_each_page_of_each_thread() {
 }
 
 #[test]
+fn loops_measure_one_verb() {
+    let all = "mmap,mmap-touch,unmap-untouched,unmap,touch,unmap-untouched-contended,unmap-contended,touch-contended";
+    let arguments =
+        format!("--on kernel,softfault --pattern {all} --threads 1,3 --memory 64M --seconds 0.1");
+    let rows = small("loops", &arguments);
+    assert_eq!(rows.len(), 8 * 2 * 2);
+    for row in &rows {
+        let (regions, threads) = (number(row, "rounds"), number(row, "threads"));
+        assert!(
+            regions > 0.0 && regions % (64.0 * threads) == 0.0,
+            "whole batches: {row}"
+        );
+        // The verb is a part of the run.
+        assert!(
+            number(row, "rounds_per_s") >= regions / number(row, "elapsed_s"),
+            "{row}"
+        );
+        let touched = number(row, "accesses") / regions;
+        match row["pattern"].as_str().unwrap() {
+            "mmap" => assert_eq!((touched, waits(row)), (0.0, vec!["map"])),
+            "mmap-touch" => assert_eq!((touched, waits(row)), (4.0, vec!["map", "touch"])),
+            "unmap-untouched" | "unmap-untouched-contended" => {
+                assert_eq!((touched, waits(row)), (0.0, vec!["unmap"]));
+            }
+            // The last batch may be prepared, and then the time is over.
+            "unmap" | "unmap-contended" => assert!((4.0..=8.0).contains(&touched), "{row}"),
+            _ => assert_eq!((touched, waits(row)), (4.0, vec!["touch"])),
+        }
+    }
+}
+
+#[test]
 fn spf_maps_touches_and_unmaps() {
     let rows = small(
         "spf",

@@ -4,6 +4,7 @@
 mod anon;
 mod gang;
 mod hugetlb;
+mod loops;
 mod meeting;
 mod memory;
 mod pft;
@@ -65,6 +66,7 @@ fn tasks(job: &Job, rig: &Rig) -> Result<Vec<Task>, String> {
         Workload::Thrash => thrash::tasks(job),
         Workload::WarmStart => warm_start::tasks(job),
         Workload::Spf => spf::tasks(job),
+        Workload::Loops => loops::tasks(job),
         Workload::Storm => storm::tasks(job),
         Workload::SwapRetry => swap_retry::tasks(job, memory::Memory::populated(job, rig)?),
         Workload::Anon => anon::tasks(job, memory::Memory::populated(job, rig)?),
@@ -153,6 +155,10 @@ fn outcome(job: &Job, measured: Measured, before: Counts, after: Counts) -> Outc
             (populated.pages, populated.ns, populated.cpu_ns)
         }
         Workload::Spf => (tally.touches, elapsed_ns, tally.cpu_ns),
+        Workload::Loops => {
+            let acted = &tally.populated;
+            (after.served - before.served, acted.ns, acted.cpu_ns)
+        }
         Workload::Hugetlb => (
             after.huge.faults - before.huge.faults,
             elapsed_ns,

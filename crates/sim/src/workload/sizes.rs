@@ -1,7 +1,7 @@
 //! Sizes: the defaults of each workload, and the sizes that suit it.
 
-use super::{anon, hugetlb, memory, pft, spf, storm, swap_retry, thrash, warm_start};
-use crate::job::{Job, MmuKind, PAGE, Workload};
+use super::{anon, hugetlb, loops, memory, pft, spf, storm, swap_retry, thrash, warm_start};
+use crate::job::{Job, MmuKind, PAGE, Verb, Workload};
 use crate::outcome::Trouble;
 use softfault_engine::policy::Policies;
 use sync::topology::Topology;
@@ -20,6 +20,8 @@ impl Job {
             seed: 1,
             mmu: MmuKind::Soft,
             shared: false,
+            verb: Verb::Map,
+            contended: false,
             memory: 0,
             region: 0,
             forks: true,
@@ -71,6 +73,7 @@ fn set_sizes(job: &mut Job) {
         Workload::Thrash => thrash::set_sizes(job),
         Workload::WarmStart => warm_start::set_sizes(job),
         Workload::Spf => spf::set_sizes(job),
+        Workload::Loops => loops::set_sizes(job),
         Workload::Storm => storm::set_sizes(job),
         Workload::SwapRetry => swap_retry::set_sizes(job),
         Workload::Anon => anon::set_sizes(job),
@@ -87,7 +90,7 @@ fn check(job: &Job) -> Result<(), Trouble> {
         ))),
     };
     match job.workload {
-        Workload::Pft | Workload::Spf => pages("region", job.region),
+        Workload::Pft | Workload::Spf | Workload::Loops => pages("region", job.region),
         Workload::SwapRetry | Workload::Anon => {
             pages("region", job.region).and_then(|()| memory::check(job))
         }
@@ -104,6 +107,7 @@ pub fn files(job: &Job) -> Vec<u64> {
     match job.workload {
         Workload::Pft
         | Workload::Spf
+        | Workload::Loops
         | Workload::SwapRetry
         | Workload::Anon
         | Workload::Hugetlb => Vec::new(),

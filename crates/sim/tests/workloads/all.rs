@@ -2,7 +2,7 @@
 
 use crate::small;
 use softfault_sim::MmuKind::{Soft, Uffd};
-use softfault_sim::{Job, MmuKind, Trouble, Workload, run, run_watched};
+use softfault_sim::{Job, MmuKind, Trouble, Verb, Workload, run, run_watched};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
@@ -47,6 +47,27 @@ fn the_same_job_is_the_same_run() {
             assert_eq!(first, digest(&job), "{workload} {mmu}");
             job.seed += 1;
             assert_ne!(first.0, digest(&job).0, "{workload} {mmu}");
+        }
+    }
+}
+
+#[test]
+fn each_loop_does_its_verb() {
+    for verb in Verb::ALL {
+        for contended in [false, true] {
+            for (cores, mmu) in [(1, Soft), (4, Uffd), (16, Soft)] {
+                let mut job = small::job(Workload::Loops, cores);
+                (job.verb, job.contended, job.mmu) = (verb, contended, mmu);
+                let outcome = run(&job).unwrap();
+                let what = format!("{verb} {contended} on {cores} cores, {mmu}: {outcome:?}");
+                // Whole batches of all threads.
+                let batch = 16 * job.threads as u64;
+                assert!(
+                    outcome.rounds > 0 && outcome.rounds.is_multiple_of(batch),
+                    "{what}"
+                );
+                assert!(outcome.elapsed_ns > 0 && outcome.cpu_ns > 0, "{what}");
+            }
         }
     }
 }
@@ -168,6 +189,9 @@ fn programs_that_cannot_run_are_reported() {
 fn names_can_be_read_back() {
     for workload in Workload::ALL {
         assert_eq!(workload.name().parse(), Ok(workload));
+    }
+    for verb in Verb::ALL {
+        assert_eq!(verb.name().parse(), Ok(verb));
     }
     for mmu in [MmuKind::Soft, MmuKind::Uffd] {
         assert_eq!(mmu.name().parse(), Ok(mmu));

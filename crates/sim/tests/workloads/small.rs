@@ -1,6 +1,6 @@
 //! A machine for tests: figures that are easy to reckon with, of no real one.
 
-use softfault_sim::{Job, Workload};
+use softfault_sim::{Job, Verb, Workload};
 use sync::topology::{Disk, KernelCosts, LineCosts, PageCosts, Placement};
 use sync::topology::{SchedulerCosts, Topology};
 
@@ -72,7 +72,8 @@ pub fn job(workload: Workload, cores: usize) -> Job {
             job.region = 256 << 10;
             job.seconds = 0.001;
         }
-        Workload::Spf => {
+        Workload::Spf | Workload::Loops => {
+            job.verb = Verb::MapAndTouch;
             job.memory = 64 << 20;
             job.seconds = 0.001;
         }

@@ -69,6 +69,7 @@ pub struct RunArgs {
     pub file: Option<PathBuf>,
     /// Length of the file to make, or of the mapped memory [default: 4G; thrash: 16M for each thread;
     /// warm-start, write, anon, swap-retry and snapshot: four times --memory in all; pft: 64M for each thread; spf: 64K;
+    /// loops: 16K;
     /// hugetlb: the free part of the pool, up to 1G]
     #[arg(long, visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
@@ -79,7 +80,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub memory: u64,
     /// Number of threads; each number of a list is a row [default: sparse, many and scan 1, random and write 32, thrash 500,
-    /// warm-start and storm 16, spf and anon 8, pft 1,2,4, swap-retry 32, snapshot 4]; for hugetlb, of processes [default: 2]
+    /// warm-start and storm 16, spf and anon 8, pft 1,2,4, loops 1,2, swap-retry 32, snapshot 4]; for hugetlb, of processes [default: 2]
     #[arg(
         long,
         visible_alias = "processes",
@@ -87,7 +88,7 @@ pub struct RunArgs {
         value_delimiter = ','
     )]
     pub threads: Vec<usize>,
-    /// Duration of timed workloads, in seconds; for snapshot, the time before the fork [default: 10, thrash 20, pft, spf,
+    /// Duration of timed workloads, in seconds; for snapshot, the time before the fork [default: 10, thrash 20, loops 2, pft, spf,
     /// hugetlb and snapshot 5; warm-start and swap-retry end when their work is done]
     #[arg(long, value_name = "N")]
     pub seconds: Option<f64>,
@@ -96,7 +97,8 @@ pub struct RunArgs {
     pub touch: Option<f64>,
     /// Access patterns. sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
     /// many: cold, present [default: both]; write: sequential, append, random, zipf [default: all
-    /// but append]; scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; anon: uniform, zipf [default:
+    /// but append]; scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; loops: mmap, mmap-touch,
+    /// unmap-untouched, unmap, touch [default: these], unmap-untouched-contended, unmap-contended, touch-contended; anon: uniform, zipf [default:
     /// both]; swap-retry and snapshot: the same [default: uniform]; hugetlb: the state of the file at the start: empty,
     /// emptied (before each round), populated, and scan, which reads a populated file [default: empty,populated]
     #[arg(

@@ -4,7 +4,7 @@ use super::args::RunArgs;
 use super::workload::{Files, Workload};
 use crate::error::Error;
 use crate::lab::family::Family;
-use crate::lab::job::{Order, Pass, Start, Writing};
+use crate::lab::job::{Order, Pass, Start, Verb, Writing};
 use crate::lab::memory::accesses::Spread;
 
 /// How uneven zipf is, as YCSB has it.
@@ -32,6 +32,7 @@ pub(super) enum Kind {
     WarmStart,
     Pft { shared: bool },
     Spf,
+    Loops { verb: Verb, contended: bool },
     Storm,
     Anon(Spread),
     SwapRetry(Spread),
@@ -89,6 +90,7 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
         Workload::Random => one("random", Kind::Random),
         Workload::WarmStart => one("mixed", Kind::WarmStart),
         Workload::Spf => one("spf", Kind::Spf),
+        Workload::Loops => parsed(&args.pattern, LOOPS, loops_kind),
         Workload::Storm => one("storm", Kind::Storm),
         Workload::Anon => spreads(args, "uniform,zipf", Kind::Anon),
         Workload::SwapRetry => spreads(args, "uniform", Kind::SwapRetry),
@@ -186,6 +188,23 @@ fn scan_kind(name: &str) -> Result<Kind, Error> {
 fn pft_kind(name: &str) -> Result<Kind, Error> {
     let all = [("own", false), ("shared", true)];
     known("pft", name, &all).map(|shared| Kind::Pft { shared })
+}
+
+/// The disjoint loops.
+const LOOPS: &str = "mmap,mmap-touch,unmap-untouched,unmap,touch";
+
+fn loops_kind(name: &str) -> Result<Kind, Error> {
+    let all = [
+        ("mmap", (Verb::Map, false)),
+        ("mmap-touch", (Verb::MapAndTouch, false)),
+        ("unmap-untouched", (Verb::UnmapUntouched, false)),
+        ("unmap", (Verb::Unmap, false)),
+        ("touch", (Verb::Touch, false)),
+        ("unmap-untouched-contended", (Verb::UnmapUntouched, true)),
+        ("unmap-contended", (Verb::Unmap, true)),
+        ("touch-contended", (Verb::Touch, true)),
+    ];
+    known("loops", name, &all).map(|(verb, contended)| Kind::Loops { verb, contended })
 }
 
 fn huge_kind(name: &str) -> Result<Kind, Error> {

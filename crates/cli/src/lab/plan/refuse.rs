@@ -17,6 +17,7 @@ impl Workload {
                 Self::Scan,
                 Self::Write,
                 Self::Pft,
+                Self::Loops,
                 Self::Hugetlb,
             ]);
         let wrong = [
@@ -30,7 +31,7 @@ impl Workload {
             ),
             (
                 !args.pattern.is_empty() && !has_patterns,
-                "--pattern is for sparse, many, orders, scan, write, pft, anon, swap-retry, snapshot and hugetlb",
+                "--pattern is for sparse, many, orders, scan, write, pft, loops, anon, swap-retry, snapshot and hugetlb",
             ),
             (
                 args.theta.is_some() && !self.swaps() && !of(&[Self::Write]),
@@ -70,7 +71,7 @@ impl Workload {
             ),
             (
                 args.file.is_some() && self.is_anonymous(),
-                "--file is not for pft and spf: they touch anonymous memory",
+                "--file is not for pft, spf and loops: they touch anonymous memory",
             ),
         ];
         match wrong.into_iter().find(|(is, _)| *is) {
@@ -83,7 +84,7 @@ impl Workload {
     pub fn refuse_engine(self, on: On) -> Result<(), Error> {
         let name = self.name();
         let why = match on {
-            On::Pread if matches!(self, Self::WarmStart | Self::Pft | Self::Spf | Self::Storm) => {
+            On::Pread if self.is_anonymous() || matches!(self, Self::WarmStart | Self::Storm) => {
                 "is about mapping, and pread maps nothing"
             }
             On::PreadCached if self != Self::Thrash => {

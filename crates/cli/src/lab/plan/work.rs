@@ -45,6 +45,11 @@ impl Pattern {
             },
             Kind::Pft { shared } => Work::Pft { shared, bytes },
             Kind::Spf => Work::Spf { bytes },
+            Kind::Loops { verb, contended } => Work::Loops {
+                verb,
+                contended,
+                bytes,
+            },
             Kind::Storm => Work::Storm,
             Kind::Anon(spread) => Work::Anon(memory(spread)),
             Kind::SwapRetry(spread) => {

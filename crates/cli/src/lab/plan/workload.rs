@@ -30,6 +30,9 @@ pub enum Workload {
     Pft,
     /// Threads map a little anonymous memory, touch some of it and unmap, for a given time.
     Spf,
+    /// Threads do one verb on regions of 16 KiB, for a given time: mmap, mmap and touch, unmap of untouched and of touched
+    /// regions, touch.
+    Loops,
     /// One thread maps and unmaps a small file all the time; the others touch random pages of a large file.
     Storm,
     /// Threads read and write random pages of anonymous memory larger than the budget, for a given time.
@@ -70,6 +73,7 @@ impl Workload {
             Self::WarmStart => "warm-start",
             Self::Pft => "pft",
             Self::Spf => "spf",
+            Self::Loops => "loops",
             Self::Storm => "storm",
             Self::Anon => "anon",
             Self::SwapRetry => "swap-retry",
@@ -80,12 +84,15 @@ impl Workload {
 
     /// Whether its speed is told in rounds.
     pub fn has_rounds(self) -> bool {
-        matches!(self, Self::Thrash | Self::WarmStart | Self::SwapRetry)
+        matches!(
+            self,
+            Self::Thrash | Self::WarmStart | Self::SwapRetry | Self::Loops
+        )
     }
 
     /// Whether every page that it touches is a fault.
     pub fn has_faults(self) -> bool {
-        self.is_anonymous()
+        self.is_anonymous() && self != Self::Loops
     }
 
     /// Whether its speed is told in mappings too.
@@ -95,7 +102,7 @@ impl Workload {
 
     /// Whether it reads no file, and all that it touches has room in memory.
     pub fn is_anonymous(self) -> bool {
-        matches!(self, Self::Pft | Self::Spf)
+        matches!(self, Self::Pft | Self::Spf | Self::Loops)
     }
 
     /// Whether it reads no file, and touches more than memory.
@@ -138,6 +145,7 @@ impl Workload {
             Self::WarmStart => (&[16], 10.0, false, memory.saturating_mul(4)),
             Self::Pft => (&[1, 2, 4], 5.0, true, 64 << 20),
             Self::Spf => (&[8], 5.0, true, 64 << 10),
+            Self::Loops => (&[1, 2], 2.0, true, 16 << 10),
             Self::Storm => (&[16], 10.0, true, 4 << 30),
             Self::Anon => (&[8], 10.0, true, memory.saturating_mul(4)),
             Self::SwapRetry => (&[32], 10.0, false, memory.saturating_mul(4)),

@@ -5,6 +5,7 @@ pub mod anon;
 pub mod append;
 mod gang;
 pub mod hugetlb;
+pub mod loops;
 pub mod many;
 mod meeting;
 mod memory;
