@@ -9,6 +9,7 @@ Figures are medians. Build with `pip install ./python` and
 import argparse
 import contextlib
 import json
+import mmap
 import os
 import pathlib
 import signal
@@ -126,17 +127,27 @@ def child_sum(kind, path, memory, times):
 
 @contextlib.contextmanager
 def other_thread():
-    """Another thread meanwhile, which sleeps 0.2 ms between looks: its gaps of 1 ms and more."""
+    """Another thread meanwhile, which sleeps 0.2 ms between looks. Its gaps of 1 ms and more: how long, how long of it the
+    thread could run and had no processor, and how often it ran. A gap in which it ran once has no wait for the interpreter's
+    lock, which is another sleep.
+    """
     gaps, over = [], threading.Event()
 
     def look():
-        last = time.perf_counter()
-        while not over.is_set():
-            now = time.perf_counter()
-            if now - last >= 0.001:
-                gaps.append(now - last)
-            last = now
-            time.sleep(0.0002)
+        with open("/proc/thread-self/schedstat", "rb", buffering=0) as schedstat:
+
+            def waited():
+                schedstat.seek(0)
+                _, nanoseconds, times = map(int, schedstat.read().split())
+                return nanoseconds / 1e9, times
+
+            last, before = time.perf_counter(), waited()
+            while not over.is_set():
+                time.sleep(0.0002)
+                now, after = time.perf_counter(), waited()
+                if now - last >= 0.001:
+                    gaps.append((now - last, after[0] - before[0], after[1] - before[1]))
+                last, before = now, after
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -154,13 +165,29 @@ def child_pread(path, threads, reads):
     return {"seconds": seconds, "gaps": gaps}
 
 
+def child_alone(spinning, seconds):
+    """Another thread, and nothing of ours: beside processes that count, without any system call."""
+    count = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(count) for _ in range(int(spinning))]
+    try:
+        with other_thread() as gaps:
+            time.sleep(float(seconds))
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    return {"gaps": gaps}
+
+
 def child_take(kind, path, memory, rounds, limit):
     import numpy as np
 
     size = os.stat(path).st_size
     a, engine = opened(kind, path, int(memory), (size // PAGE, PAGE // 8))
+    # Before the other thread looks: the first imports modules of numpy.
+    draw = np.random.default_rng(1)
     with other_thread() as gaps:
-        rows, seconds = take_rounds(a, np.random.default_rng(1), int(rounds), float(limit))
+        rows, seconds = take_rounds(a, draw, int(rounds), float(limit))
     peak = engine.stats()["peak_bytes"] if engine else 0
     return {"rows": rows, "seconds": seconds, "gaps": gaps, "peak": peak}
 
@@ -180,7 +207,7 @@ def take_rounds(a, draw, rounds, limit):
     return taken, time.perf_counter() - begun
 
 
-def child_index(kind, path, memory, queries, threads, limit):
+def child_index(kind, path, memory, queries, threads, limit, expansion):
     import numpy as np
     from usearch.index import Index
 
@@ -196,6 +223,12 @@ def child_index(kind, path, memory, queries, threads, limit):
         with open(path, "rb") as file:
             held = softfault.mmap(file.fileno(), 0, access=softfault.ACCESS_READ, engine=engine)
         index = Index.restore(memoryview(held), view=True)
+    elif kind == "random":
+        with open(path, "rb") as file:
+            told = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        told.madvise(mmap.MADV_RANDOM)
+        index = Index.restore(memoryview(told), view=True)
+    index.expansion_search = int(expansion)
     keys, cold, answered = [], None, 0
     begun = time.perf_counter()
     for at in range(0, len(wanted), 50):
@@ -210,7 +243,8 @@ def child_index(kind, path, memory, queries, threads, limit):
     rate = answered / (time.perf_counter() - rest) if answered else None
     peak = engine.stats()["peak_bytes"] if held is not None else 0
     read = next(line for line in open("/proc/self/io") if line.startswith("read_bytes"))
-    return {"keys": keys, "cold": cold, "rate": rate, "peak": peak, "read": int(read.split()[1])}
+    read = int(read.split()[1])
+    return {"keys": keys, "cold": cold, "rate": rate, "seconds": seconds, "peak": peak, "read": read}
 
 
 def child_fork(path, memory, own, epochs):
@@ -289,10 +323,15 @@ def take(options, path):
     make_file(path, options.size)
     budget = options.size // 8
     print(f"\n1,000 rows of 4 KiB of {options.size >> 20} MiB under {budget >> 20} MiB, a hundred times, rows/s:")
-    ratios = {"engine": [], "softfault": []}
+    ratios, longest = {"engine": [], "softfault": []}, {}
+
+    def note(name, got):
+        longest.setdefault(name, []).append(max((gap for gap, _, _ in got["gaps"]), default=0))
+
     for _ in range(options.repeat):
         drop(path)
         got = child("pread", path, 32, 100_000)
+        note("beside 32 threads of pread", got)
         pread = 32 * (100_000 // 32) / got["seconds"]
         print(f"  32 threads of pread: {pread:.0f}, {gap_of(got)}", flush=True)
         for kind, of_kind in ratios.items():
@@ -300,12 +339,17 @@ def take(options, path):
             got = child("take", kind, path, budget, 100, 60)
             rate = got["rows"] / got["seconds"]
             of_kind.append(rate / pread)
+            note(f"beside a[indices] of softfault ({kind})", got)
             print(
                 f"  a[indices] of softfault ({kind}): {rate:.0f}, {rate / pread:.2f} x, {gap_of(got)}, peak {got['peak'] >> 20} MiB",
                 flush=True,
             )
+        for name, spinning in (("nothing", 0), ("two processes that only count", 2)):
+            note(f"beside {name}", child("alone", spinning, 1.5))
     for kind, of_kind in ratios.items():
         print(f"  softfault ({kind}) by pread, median: {statistics.median(of_kind):.2f}")
+    for name, values in longest.items():
+        print(f"  longest gaps of another thread, {name}, ms: {', '.join(f'{1000 * value:.1f}' for value in sorted(values))}")
     for kib in options.read_ahead:
         with read_ahead(options.device, kib), cgroup(budget) as group:
             drop(path)
@@ -320,8 +364,14 @@ def take(options, path):
 
 
 def gap_of(got):
-    longest, many = max(got["gaps"], default=0), sum(gap > 0.005 for gap in got["gaps"])
-    return f"longest gap of another thread {longest * 1000:.1f} ms, {many} over 5 ms"
+    if not got["gaps"]:
+        return "no gap of another thread over 1 ms"
+    longest, waited, times = max(got["gaps"])
+    many = sum(gap > 0.005 for gap, _, _ in got["gaps"])
+    return (
+        f"longest gap of another thread {longest * 1000:.1f} ms ({waited * 1000:.1f} without a processor, ran {times} times), "
+        f"{many} over 5 ms"
+    )
 
 
 def index(options, path):
@@ -338,15 +388,15 @@ def index(options, path):
         del vectors, made
     np.save(queries, np.random.default_rng(6).standard_normal((options.queries, 256), dtype=np.float32))
     size = file.stat().st_size
-    budget = max(size // options.part, 16 << 20)
+    budget = max(int(size / options.part), 16 << 20)
     # The process itself, its libraries and its threads are not the budget's: as much room for them in each row.
     process = options.process
     print(
         f"\nusearch, {size >> 20} MiB of index, {options.threads} threads; budget {budget >> 20} MiB, cgroups of "
-        f"{budget >> 20} + {process >> 20} MiB; at most {options.limit} s a row:",
+        f"{budget >> 20} + {process >> 20} MiB; expansion {options.expansion}; at most {options.limit} s a row:",
         flush=True,
     )
-    arguments = (file, budget, queries, options.threads, options.limit)
+    arguments = (file, budget, queries, options.threads, options.limit, options.expansion)
     right = {}
 
     def show(name, kind, group):
@@ -358,7 +408,7 @@ def index(options, path):
         right.setdefault("keys", got["keys"])
         both = min(len(got["keys"]), len(right["keys"]))
         same = got["keys"][:both] == right["keys"][:both]
-        cold = f"first 1,000 answers {got['cold']:.2f} s" if got["cold"] else f"{len(got['keys'])} answers"
+        cold = f"first 1,000 answers {got['cold']:.2f} s" if got["cold"] else f"{len(got['keys'])} answers in {got['seconds']:.0f} s"
         rate = f", then {got['rate']:.0f} a second" if got["rate"] else ""
         print(
             f"  {name}: {cold}{rate}, {'the same answers' if same else 'OTHER ANSWERS'}, "
@@ -368,7 +418,7 @@ def index(options, path):
 
     show("in memory", "memory", None)
     for _ in range(options.repeat):
-        for kind, name in (("engine", "softfault.mmap, by the engine alone"), ("softfault", "softfault.mmap")):
+        for kind, name in (("softfault", "softfault.mmap"), ("random", "mmap.mmap with MADV_RANDOM")):
             with cgroup(budget + process) as group:
                 show(name, kind, group)
         for kib in options.read_ahead:
@@ -428,10 +478,11 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--vectors", type=int, default=100_000, help="vectors of 256 floats in the index")
     parser.add_argument("--process", type=size, default=40 << 20, help="room in the cgroup beside the budget (40M)")
-    parser.add_argument("--part", type=int, default=2, help="the index is so many times its budget")
-    parser.add_argument("--queries", type=int, default=3000)
-    parser.add_argument("--threads", type=int, default=32, help="that search the index")
-    parser.add_argument("--limit", type=float, default=60, help="seconds after which a search gives up")
+    parser.add_argument("--part", type=float, default=2, help="the index is so many times its budget")
+    parser.add_argument("--expansion", type=int, default=16, help="usearch's expansion_search: how far a search looks")
+    parser.add_argument("--queries", type=int, default=1500)
+    parser.add_argument("--threads", type=int, default=32, help="that are asked for; usearch takes no more than there are processors")
+    parser.add_argument("--limit", type=float, default=90, help="seconds after which a search gives up")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--keep", action="store_true", help="keep the file for the next run")
     options = parser.parse_args()

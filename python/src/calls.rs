@@ -1,6 +1,6 @@
 //! System calls on memory that may not be there: pages are brought in, and kept, for as long as the kernel uses them.
 
-use crate::failure::raised;
+use crate::failure::{handle_signals, is_of_a_handler, raised};
 use crate::lent::Lent;
 use crate::maps;
 use core::mem::ManuallyDrop;
@@ -20,10 +20,10 @@ pub(crate) fn lent_file(fd: i32) -> PyResult<ManuallyDrop<File>> {
     Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }))
 }
 
-/// How many bytes went through; an error only where none did.
+/// How many bytes went through; an error only where none did, or where a signal's handler raised it.
 pub(crate) fn count((count, done): (usize, io::Result<()>)) -> PyResult<usize> {
     match done {
-        Err(error) if count == 0 => Err(raised(error)),
+        Err(error) if count == 0 || is_of_a_handler(&error) => Err(raised(error)),
         _ => Ok(count),
     }
 }
@@ -46,7 +46,11 @@ pub(crate) fn write_from(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> 
             match file.write(bytes) {
                 Ok(0) => break,
                 Ok(count) => bytes = &bytes[count..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if let Err(error) = handle_signals() {
+                        return (len - bytes.len(), Err(error));
+                    }
+                }
                 Err(error) => return (len - bytes.len(), Err(error)),
             }
         }
@@ -74,7 +78,11 @@ pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> P
             match file.read(&mut bytes[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if let Err(error) = handle_signals() {
+                        return (filled, Err(error));
+                    }
+                }
                 Err(error) => return (filled, Err(error)),
             }
         }

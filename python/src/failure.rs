@@ -1,12 +1,16 @@
 //! Errors as exceptions: `OSError` with an errno, and `MemoryError` where a budget is too small.
 
-use pyo3::PyErr;
 use pyo3::exceptions::{PyMemoryError, PyOSError};
+use pyo3::prelude::*;
 use softfault::FaultError;
 use std::io::{self, ErrorKind};
 
 /// The exception of an error.
 pub(crate) fn raised(error: io::Error) -> PyErr {
+    let error = match error.downcast::<PyErr>() {
+        Ok(exception) => return exception,
+        Err(error) => error,
+    };
     let inner = error.get_ref();
     if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<FaultError>()) {
         return of_page(*error);
@@ -31,6 +35,18 @@ pub(crate) fn raised(error: io::Error) -> PyErr {
         _ => libc::EIO,
     };
     PyOSError::new_err((errno, error.to_string()))
+}
+
+/// Runs the handlers of Python's signals, for a system call that a signal interrupted: the call is made again, unless a handler
+/// has raised an exception.
+pub(crate) fn handle_signals() -> io::Result<()> {
+    let handled = Python::try_attach(|py| py.check_signals());
+    handled.unwrap_or(Ok(())).map_err(io::Error::other)
+}
+
+/// True if a handler of a signal has raised an exception.
+pub(crate) fn is_of_a_handler(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<PyErr>())
 }
 
 /// The exception of a page that cannot be had.

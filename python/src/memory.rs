@@ -1,6 +1,7 @@
 //! The memory of one map, served by the engine or the kernel. Everything here may wait for a read: it is called without the interpreter's
 //! lock.
 
+use crate::failure::handle_signals;
 use crate::plain::Plain;
 use core::ops::Range;
 use softfault::{Advice, FaultError, MmapRaw, RemapOptions, UncheckedAdvice};
@@ -128,11 +129,10 @@ impl Memory {
         let mut bytes = vec![0; part.len().min(STEP)];
         while !part.is_empty() {
             let len = part.len().min(STEP);
-            let count = match reader.read(&mut bytes[..len]) {
-                Ok(0) => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                count => count?,
-            };
+            let count = reader.read(&mut bytes[..len])?;
+            if count == 0 {
+                break;
+            }
             // SAFETY: our own bytes; a caller that fills a map may write to it.
             unsafe { self.copy_in(part.start, (bytes.as_ptr() as usize, count)) }?;
             part.start += count;
@@ -261,7 +261,7 @@ struct Counted<'a>(&'a File, usize);
 
 impl Write for Counted<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.0.write(bytes)?;
+        let count = again(|| self.0.write(bytes))?;
         self.1 += count;
         Ok(count)
     }
@@ -273,8 +273,18 @@ impl Write for Counted<'_> {
 
 impl Read for Counted<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.0.read(bytes)?;
+        let count = again(|| self.0.read(bytes))?;
         self.1 += count;
         Ok(count)
+    }
+}
+
+/// Makes a system call as often as a signal interrupts it. Python's handlers run before it is made again.
+fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => handle_signals()?,
+            done => return done,
+        }
     }
 }

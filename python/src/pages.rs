@@ -60,15 +60,42 @@ pub(crate) fn bring_in(
         }
     }
     for (memory, ranges) in maps {
-        all_in(py.detach(|| memory.fault_in(&ranges, until)))?;
+        all_in(py, &memory, ranges, until)?;
     }
     Ok(())
 }
 
-/// An exception for the first range that could not be had.
-pub(crate) fn all_in(answers: Vec<Result<(), FaultError>>) -> PyResult<()> {
-    let mut answers = answers.into_iter();
-    answers.try_for_each(|answer| answer.map_err(of_page))
+/// Bytes that are brought in without a look at Python's signals: a part of a second.
+const UNINTERRUPTED: usize = 64 << 20;
+
+/// Brings ranges of a map in; an exception for the first range that cannot be had.
+pub(crate) fn all_in(
+    py: Python<'_>,
+    memory: &Memory,
+    ranges: Vec<Range<usize>>,
+    until: Option<Instant>,
+) -> PyResult<()> {
+    let mut ranges = ranges.into_iter();
+    let mut next = ranges.next();
+    while next.is_some() {
+        let (mut some, mut room) = (Vec::new(), UNINTERRUPTED);
+        while room > 0
+            && let Some(range) = next.take()
+        {
+            let end = range.end.min(range.start.saturating_add(room));
+            // A range of no bytes has a lookup's price.
+            room -= (end - range.start).clamp(1, room);
+            some.push(range.start..end);
+            next = match end < range.end {
+                true => Some(end..range.end),
+                false => ranges.next(),
+            };
+        }
+        let mut answers = py.detach(|| memory.fault_in(&some, until)).into_iter();
+        answers.try_for_each(|answer| answer.map_err(of_page))?;
+        py.check_signals()?;
+    }
+    Ok(())
 }
 
 /// Bytes of rows that are brought in together: a part of any budget, so that the first rows are there when the last have
@@ -111,38 +138,46 @@ pub(crate) fn take_rows(
         ));
     }
     let base = all.start as isize + (start as isize - first as isize);
-    let taken = py.detach(|| {
-        let mut ranges = Vec::with_capacity((BATCH / row).clamp(1, wanted));
-        let mut done = 0;
-        while done < wanted {
-            ranges.clear();
-            let batch = (wanted - done).min((BATCH / row).max(1));
-            for place in done..done + batch {
-                // SAFETY: within the indices, which are lent, and of any alignment.
-                let index = unsafe { (indices_at as *const i64).add(place).read_unaligned() };
-                let index = row_of(index, count).ok_or(NotTaken::Index(index))?;
-                let offset = (base + index as isize * stride) as usize;
-                ranges.push(offset..offset + row);
-            }
-            for answer in memory.fault_in(&ranges, None) {
-                answer.map_err(NotTaken::Page)?;
-            }
-            for (at, range) in ranges.iter().enumerate() {
-                let into = (out_at + (done + at) * row, row);
-                // SAFETY: within `out`, which is lent to be written to, and is not of this map.
-                let copied = unsafe { memory.copy_out(range.start, into) };
-                copied.map_err(NotTaken::Page)?;
-            }
-            done += batch;
+    let index_at = |place: usize| {
+        // SAFETY: within the indices, which are lent, and of any alignment.
+        let index = unsafe { (indices_at as *const i64).add(place).read_unaligned() };
+        row_of(index, count).ok_or(NotTaken::Index(index))
+    };
+    let batch = (BATCH / row).max(1);
+    let mut ranges = Vec::with_capacity(batch.min(wanted));
+    let mut take = |places: Range<usize>| {
+        ranges.clear();
+        for place in places.clone() {
+            let offset = (base + index_at(place)? as isize * stride) as usize;
+            ranges.push(offset..offset + row);
+        }
+        for answer in memory.fault_in(&ranges, None) {
+            answer.map_err(NotTaken::Page)?;
+        }
+        for (place, range) in places.zip(&ranges) {
+            let into = (out_at + place * row, row);
+            // SAFETY: within `out`, which is lent to be written to, and is not of this map.
+            let copied = unsafe { memory.copy_out(range.start, into) };
+            copied.map_err(NotTaken::Page)?;
         }
         Ok(())
-    });
-    taken.map_err(|why| match why {
-        NotTaken::Page(error) => of_page(error),
-        NotTaken::Index(index) => PyIndexError::new_err(format!(
-            "index {index} is out of bounds for axis 0 with size {count}"
-        )),
-    })
+    };
+    let uninterrupted = (UNINTERRUPTED / row).max(1);
+    for start in (0..wanted).step_by(uninterrupted) {
+        let end = wanted.min(start + uninterrupted);
+        let taken = py.detach(|| {
+            let mut batches = (start..end).step_by(batch);
+            batches.try_for_each(|start| take(start..end.min(start + batch)))
+        });
+        taken.map_err(|why| match why {
+            NotTaken::Page(error) => of_page(error),
+            NotTaken::Index(index) => PyIndexError::new_err(format!(
+                "index {index} is out of bounds for axis 0 with size {count}"
+            )),
+        })?;
+        py.check_signals()?;
+    }
+    Ok(())
 }
 
 /// Why rows were not taken.

@@ -3,6 +3,9 @@
 A SIGBUS handler serves softfault's faults. A handler that is installed later would get them instead: Python's own only
 records the signal, so that the touch would fault for ever; faulthandler's would report a bus error. So the functions that
 install a handler install softfault's in front of it again. It passes on signals that are not softfault's.
+
+A thread that blocks SIGBUS and touches a page that is not there would end the process, since the kernel cannot deliver the signal.
+So ``signal.pthread_sigmask``, which is called with all signals as a rule, does not block SIGBUS.
 """
 
 from __future__ import annotations
@@ -26,9 +29,20 @@ def _in_front_after(module, name):
     setattr(module, name, wrapped)
 
 
+def _without_sigbus(function):
+    @functools.wraps(function)
+    def wrapped(how, mask):
+        if how != signal.SIG_UNBLOCK:
+            mask = [number for number in mask if number != signal.SIGBUS]
+        return function(how, mask)
+
+    return wrapped
+
+
 def _install():
     # Not at the top: Python 3.13 refuses it in a sub-interpreter, and the native part says first that it does not support those.
     import faulthandler
 
+    signal.pthread_sigmask = _without_sigbus(signal.pthread_sigmask)
     for module, name in ((faulthandler, "enable"), (faulthandler, "disable"), (signal, "signal")):
         _in_front_after(module, name)

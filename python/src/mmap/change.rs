@@ -8,6 +8,53 @@ use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError
 use pyo3::prelude::*;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Looks of `resize` for the end of other threads' calls: for about a second, since a call may wait for a pipe, or be this
+/// thread's own, whose callback resizes the map.
+const LOOKS: usize = 10_000;
+
+/// Sleeps between two looks. Called without the interpreter's lock.
+pub(super) fn wait_for_others() {
+    std::thread::sleep(Duration::from_micros(100));
+}
+
+fn in_use() -> PyErr {
+    PyBufferError::new_err("mmap can't resize while another thread is in a call on it")
+}
+
+impl Mmap {
+    /// Takes the memory out once no call has it. Calls that begin meanwhile wait, and so this thread runs no code of the
+    /// caller's, which might make one.
+    fn take_alone(&self, py: Python<'_>) -> PyResult<Arc<Memory>> {
+        let here = std::process::id();
+        if core::mem::replace(&mut self.state().resized_in, here) == here {
+            return Err(in_use());
+        }
+        let mut taken = Err(in_use());
+        for _ in 0..LOOKS {
+            let mut state = self.state();
+            let exports = state.exports;
+            let Some(memory) = &state.memory else {
+                taken = Err(PyValueError::new_err("mmap closed or invalid"));
+                break;
+            };
+            if exports > 0 {
+                break;
+            }
+            // `find` has it for a moment, with the interpreter's lock.
+            if Arc::strong_count(memory) == 1 {
+                maps::leave(memory);
+                taken = state.memory.take().ok_or_else(in_use);
+                break;
+            }
+            drop(state);
+            py.detach(wait_for_others);
+        }
+        self.state().resized_in = 0;
+        taken
+    }
+}
 
 #[pymethods]
 impl Mmap {
@@ -44,27 +91,18 @@ impl Mmap {
             let text = "mmap: can't expand a shared anonymous mapping on Linux";
             return Err(PyValueError::new_err(text));
         }
-        // From here on nobody else has it; a call of another thread's that does would have its memory moved away.
-        maps::leave(&memory);
         drop(memory);
-        let (mut taken, file) = {
-            let mut state = self.state();
-            (state.memory.take(), state.file.take())
+        let mut taken = self.take_alone(py)?;
+        let file = self.state().file.take();
+        // With the interpreter's lock: nobody sees the map without its memory, and nobody closes it meanwhile.
+        let of_file = file.as_ref().map(|file| (file, self.offset));
+        let resized = match Arc::get_mut(&mut taken) {
+            Some(memory) => memory.resize(of_file, len).map_err(raised),
+            None => Err(in_use()),
         };
-        let resized = match taken.as_mut().and_then(Arc::get_mut) {
-            Some(memory) => {
-                let of_file = file.as_ref().map(|file| (file, self.offset));
-                py.detach(|| memory.resize(of_file, len)).map_err(raised)
-            }
-            None => Err(PyBufferError::new_err(
-                "mmap can't resize while another thread is in a call on it",
-            )),
-        };
-        if let Some(memory) = &taken {
-            maps::enter(memory);
-        }
+        maps::enter(&taken);
         let mut state = self.state();
-        (state.memory, state.file) = (taken, file);
+        (state.memory, state.file) = (Some(taken), file);
         resized
     }
 

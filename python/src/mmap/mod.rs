@@ -59,6 +59,9 @@ struct State {
     position: usize,
     /// Buffers that others have of it.
     exports: usize,
+    /// The process in which a thread is about to resize it, or 0: other threads begin no call meanwhile. A child of fork does
+    /// not have that thread.
+    resized_in: u32,
 }
 
 impl Mmap {
@@ -66,10 +69,21 @@ impl Mmap {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The memory, if the map is open.
+    /// The memory, if the map is open. While another thread resizes the map, this waits for it.
     fn memory(&self) -> PyResult<Arc<Memory>> {
-        let memory = self.state().memory.clone();
-        memory.ok_or_else(|| PyValueError::new_err("mmap closed or invalid"))
+        loop {
+            {
+                let state = self.state();
+                if state.resized_in == 0 || state.resized_in != std::process::id() {
+                    let memory = state.memory.clone();
+                    return memory.ok_or_else(|| PyValueError::new_err("mmap closed or invalid"));
+                }
+            }
+            Python::attach(|py| {
+                py.detach(change::wait_for_others);
+                py.check_signals()
+            })?;
+        }
     }
 
     /// The memory, if it may be written to.
@@ -159,6 +173,7 @@ impl Mmap {
                 file: file.filter(|_| trackfd),
                 position: 0,
                 exports: 0,
+                resized_in: 0,
             }),
             access: arguments.access(),
             offset: offset as u64,

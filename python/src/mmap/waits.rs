@@ -61,7 +61,7 @@ impl Mmap {
                 length.ok_or_else(|| PyValueError::new_err("a range ends before it starts"))?;
             offsets.push(part(&memory, start, Some(length))?);
         }
-        all_in(py.detach(|| memory.fault_in(&offsets, until)))
+        all_in(py, &memory, offsets, until)
     }
 
     /// Starts to read a part, and does not wait.
