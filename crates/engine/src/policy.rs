@@ -12,6 +12,7 @@
 //! | [`VmaLockKind`] | `lock` | `rwsem`, `refcount`, `biased` | 004, and beyond |
 //! | [`VmaReuse`] | `reuse` | `rcu`, `typesafe` | 004 |
 //! | [`MmapQueue`] | `mmap` | `phase-fair`, `steal`, `linux` | 000: its kernel's; `steal` is ours |
+//! | [`MmapVerbs`] | `verbs` | `alone`, `shared` | none: ours |
 //! | [`RetryLock`] | `retry` | `mmap-lock`, `vma-lock`, `held` | 000, 002 |
 //! | [`RetryPin`] | `pin` | `no`, `yes` | 000 |
 //! | [`MissAccounting`] | `miss` | `baseline`, `p1`, `p2`, `both`, `adaptive` | 003 |
@@ -56,6 +57,17 @@ pub enum MmapQueue {
     Linux,
 }
 
+/// Whether verbs that change one VMA alone do so beside one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MmapVerbs {
+    /// Each verb holds `mmap_lock` for write: Linux.
+    #[default]
+    Alone,
+    /// A map into a gap and an unmap of a whole mapping, of memory that nothing else shows, share
+    /// `mmap_lock`, with `lock=refcount` and `reuse=typesafe`.
+    Shared,
+}
+
 /// When the slot of a VMA that was unmapped may be another VMA's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum VmaReuse {
@@ -76,6 +88,8 @@ pub struct SpaceLocks {
     pub mmap: MmapQueue,
     /// Of its VMAs, when they are gone.
     pub reuse: VmaReuse,
+    /// Of the space itself.
+    pub verbs: MmapVerbs,
 }
 
 impl From<VmaLockKind> for SpaceLocks {
@@ -92,6 +106,9 @@ impl fmt::Display for SpaceLocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (vma, mmap) = (name(VMA_LOCK, self.vma), name(MMAP_QUEUE, self.mmap));
         write!(f, "lock={vma}+mmap={mmap}")?;
+        if self.verbs == MmapVerbs::Shared {
+            f.write_str("+verbs=shared")?;
+        }
         match self.reuse {
             VmaReuse::Rcu => f.write_str("+reuse=rcu"),
             VmaReuse::TypeSafe => Ok(()),
@@ -265,6 +282,8 @@ pub struct Policies {
     pub vma_reuse: VmaReuse,
     /// Of the address space.
     pub mmap_queue: MmapQueue,
+    /// Of the address space.
+    pub mmap_verbs: MmapVerbs,
     /// Of the faults on this engine's maps.
     pub retry_lock: RetryLock,
     /// Of the faults on this engine's maps.
@@ -286,6 +305,7 @@ impl Policies {
             vma: self.vma_lock,
             mmap: self.mmap_queue,
             reuse: self.vma_reuse,
+            verbs: self.mmap_verbs,
         }
     }
 }
@@ -304,6 +324,7 @@ const MMAP_QUEUE: Names<MmapQueue> = &[
     ("steal", MmapQueue::Steal),
     ("linux", MmapQueue::Linux),
 ];
+const MMAP_VERBS: Names<MmapVerbs> = &[("alone", MmapVerbs::Alone), ("shared", MmapVerbs::Shared)];
 const RETRY_LOCK: Names<RetryLock> = &[
     ("mmap-lock", RetryLock::MmapLock),
     ("vma-lock", RetryLock::VmaLock),
@@ -333,7 +354,8 @@ const FIRST_TOUCH: Names<FirstTouch> = &[("page", FirstTouch::Page), ("run", Fir
 const MAP_BY: Names<MapBy> = &[("copy", MapBy::Copy), ("move", MapBy::Move)];
 
 /// The names of all of them.
-const KNOWN: &str = "lock, reuse, mmap, retry, pin, miss, share, around, join, left, fill and map";
+const KNOWN: &str =
+    "lock, reuse, mmap, verbs, retry, pin, miss, share, around, join, left, fill and map";
 
 /// The value that is called `name`, or an error with the valid names.
 fn value<T: Copy>(policy: &str, names: Names<T>, name: &str) -> Result<T, UnknownPolicy> {
@@ -375,6 +397,7 @@ impl FromStr for Policies {
                 "lock" => policies.vma_lock = value(policy, VMA_LOCK, chosen)?,
                 "reuse" => policies.vma_reuse = value(policy, VMA_REUSE, chosen)?,
                 "mmap" => policies.mmap_queue = value(policy, MMAP_QUEUE, chosen)?,
+                "verbs" => policies.mmap_verbs = value(policy, MMAP_VERBS, chosen)?,
                 "retry" => policies.retry_lock = value(policy, RETRY_LOCK, chosen)?,
                 "pin" => policies.retry_pin = value(policy, RETRY_PIN, chosen)?,
                 "miss" => policies.miss_accounting = value(policy, MISS_ACCOUNTING, chosen)?,
@@ -413,6 +436,11 @@ impl fmt::Display for Policies {
                 "mmap",
                 name(MMAP_QUEUE, self.mmap_queue),
                 name(MMAP_QUEUE, default.mmap_queue),
+            ),
+            (
+                "verbs",
+                name(MMAP_VERBS, self.mmap_verbs),
+                name(MMAP_VERBS, default.mmap_verbs),
             ),
             (
                 "retry",
@@ -505,7 +533,7 @@ mod tests {
         assert_eq!(error("miss=p1+"), "a policy is NAME=VALUE, not ``");
         assert_eq!(
             error("sync=x"),
-            "policies are lock, reuse, mmap, retry, pin, miss, share, around, join, left, fill and map, not `sync`"
+            "policies are lock, reuse, mmap, verbs, retry, pin, miss, share, around, join, left, fill and map, not `sync`"
         );
     }
 }

@@ -77,6 +77,7 @@ pub fn words(on: &str) -> String {
         "reuse=rcu" => "slots of VMAs are reused after a grace period: the baseline",
         "mmap=linux" => "mmap_lock with Linux's queue of readers and writers",
         "mmap=phase-fair" => "writers get mmap_lock in the order of their coming",
+        "verbs=shared" => "maps and unmaps of whole anonymous mappings go on beside one another",
         "retry=mmap-lock" => "after I/O a fault comes back under mmap_lock: the baseline",
         "retry=vma-lock" => "after I/O a fault comes back under its VMA lock",
         "retry=held" => "a fault keeps its VMA lock over I/O",

@@ -297,7 +297,7 @@ mod tests {
         assert!(error("softfault:pin=maybe").contains("one of no, yes"));
         assert!(error("softfault:reads=x").contains("direct, cached or auto"));
         assert!(error("softfault:sync=x").contains(
-            "lock, reuse, mmap, retry, pin, miss, share, around, join, left, fill and map"
+            "lock, reuse, mmap, verbs, retry, pin, miss, share, around, join, left, fill and map"
         ));
     }
 }

@@ -170,7 +170,9 @@ fn unknown_engines_and_policies_are_errors_with_the_known_ones() {
         ("softfault:pin", &["NAME=VALUE"]),
         (
             "softfault:sync=x",
-            &["lock, reuse, mmap, retry, pin, miss, share, around, join, left, fill and map"],
+            &[
+                "lock, reuse, mmap, verbs, retry, pin, miss, share, around, join, left, fill and map",
+            ],
         ),
         ("kernel,softfault,kernel", &["--on has kernel twice"]),
         (

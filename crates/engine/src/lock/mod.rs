@@ -4,12 +4,14 @@
 //! - [`RwSem`]: reader-writer lock, beneath `mmap_lock`; it is [`RawRwSem`], which is
 //!   fair, [`StealRwSem`], which lets a writer that runs pass those that sleep, a few
 //!   times, or [`QueuedRwSem`], which is as Linux's, with statistics.
+//! - [`GroupLock`](group::GroupLock): two groups, any number of either; beside `mmap_lock`.
 //! - [`order`]: which lock may be waited for under which, checked in debug builds.
 //! - [`WaitStats`]: how often and how long a lock was waited for.
 //!
 //! All of them may be used in the fault handler: no heap, no thread-locals.
 //! None of them is poisoned by a panic.
 
+pub mod group;
 pub mod mutex;
 pub mod order;
 pub mod queued_rwsem;

@@ -94,6 +94,11 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
         None
     }
 
+    /// True if `bytes` from a `pgoff` on are all of its pages, and no two VMAs ever show the same one.
+    fn is_alone(&self, _pgoff: u64, _bytes: usize) -> bool {
+        false
+    }
+
     /// The page tables that have its pages.
     fn mmu(&self) -> Option<&Arc<dyn Mmu>> {
         None
@@ -177,6 +182,12 @@ impl Backing {
 }
 
 impl Attributes {
+    /// True if a range of so many bytes shows all that there is of the backing.
+    pub(super) fn is_alone(&self, bytes: usize) -> bool {
+        let ops = self.backing.ops();
+        ops.is_some_and(|ops| ops.is_alone(self.pgoff, bytes))
+    }
+
     /// The page of the backing that lies so many bytes after the VMA's start.
     pub fn page_at(&self, distance: usize) -> u64 {
         self.pgoff + (distance / PAGE_SIZE) as u64

@@ -15,7 +15,7 @@ use super::vma::Vma;
 use super::vma_lock::{VisibleReaders, VmaLock};
 use crate::clock::Clock;
 use crate::lock::Mutex;
-use crate::policy::{SpaceLocks, VmaLockKind, VmaReuse};
+use crate::policy::{MmapVerbs, SpaceLocks, VmaLockKind, VmaReuse};
 use crate::slab::Slab;
 
 /// Processors that share no line of visible readers, or of read sections.
@@ -88,6 +88,11 @@ impl Machine {
             let mut grace = self.grace.lock();
             let grace = grace.get_or_insert_with(|| Arc::new(GracePeriods::new(PROCESSORS)));
             mmap_lock = mmap_lock.with_grace_periods(Arc::clone(grace));
+        }
+        if (locks.verbs, locks.reuse, locks.vma)
+            == (MmapVerbs::Shared, VmaReuse::TypeSafe, VmaLockKind::Refcount)
+        {
+            mmap_lock = mmap_lock.with_shared_verbs();
         }
         match locks.vma {
             VmaLockKind::Refcount => mmap_lock,

@@ -29,9 +29,10 @@ use super::grace::{GracePeriods, ReadSection};
 use super::vma::Vma;
 use super::vma_lock::{MAX_READERS, VisibleReaders, VmaLock};
 use crate::clock::Clock;
+use crate::lock::group::{GroupLock, Other, Verb};
 use crate::lock::order::{self, Held};
 use crate::lock::{ReadGuard, RwSem, WaitStats, WriteGuard};
-use crate::policy::{MmapQueue, SpaceLocks, VmaLockKind, VmaReuse};
+use crate::policy::{MmapQueue, MmapVerbs, SpaceLocks, VmaLockKind, VmaReuse};
 use crate::slab::Slab;
 
 /// The `mmap_lock` of one address space.
@@ -39,6 +40,8 @@ pub struct MmapLock {
     sem: RwSem,
     /// The order in which waiting readers and writers get the lock. Immutable.
     queue: MmapQueue,
+    /// Where verbs may share the lock: keeps them and its other holders apart. Immutable.
+    group: Option<GroupLock>,
     shared: Shared,
     /// Immutable.
     clock: Arc<dyn Clock>,
@@ -106,6 +109,7 @@ impl MmapLock {
         Self {
             sem: RwSem::with_queue(Arc::clone(&clock), MmapQueue::default()),
             queue: MmapQueue::default(),
+            group: None,
             shared: Shared {
                 // A slot that was never locked has 0.
                 seq: AtomicU64::new(1),
@@ -130,6 +134,12 @@ impl MmapLock {
     pub fn with_queue(mut self, queue: MmapQueue) -> Self {
         self.sem = RwSem::with_queue(Arc::clone(&self.clock), queue);
         self.queue = queue;
+        self
+    }
+
+    /// The same, which verbs that change one VMA alone may share. For the kind of VMA lock that is a count.
+    pub fn with_shared_verbs(mut self) -> Self {
+        self.group = Some(GroupLock::new());
         self
     }
 
@@ -163,18 +173,41 @@ impl MmapLock {
     /// Takes the lock for reading: the shape of the space stays as it is.
     pub fn read(&self) -> MmapReadGuard<'_> {
         order::check(order::MMAP_LOCK);
+        let other = self.group.as_ref().map(GroupLock::other);
         MmapReadGuard {
             lock: self,
             _sem: self.sem.read(),
+            _other: other,
             _order: Held::new(),
+        }
+    }
+
+    /// Shares the lock with verbs that change one VMA alone. `None` if that is not to be, or takes too long.
+    pub(super) fn share(&self) -> Option<MmapSharedGuard<'_>> {
+        let group = self.group.as_ref()?;
+        order::check(order::MMAP_LOCK);
+        Some(MmapSharedGuard {
+            lock: self,
+            _verb: group.verb()?,
+            _order: Held::new(),
+        })
+    }
+
+    /// Keeps such verbs out, if that needs no waiting.
+    fn try_other(&self) -> Option<Option<Other<'_>>> {
+        match &self.group {
+            None => Some(None),
+            Some(group) => group.try_other().map(Some),
         }
     }
 
     /// Takes the lock for reading if that needs no waiting.
     pub fn try_read(&self) -> Option<MmapReadGuard<'_>> {
+        let other = self.try_other()?;
         Some(MmapReadGuard {
             lock: self,
             _sem: self.sem.try_read()?,
+            _other: other,
             _order: Held::new(),
         })
     }
@@ -183,27 +216,35 @@ impl MmapLock {
     /// detached, and changed.
     pub fn write(&self) -> MmapWriteGuard<'_> {
         order::check(order::MMAP_LOCK);
-        self.write_guard(self.sem.write())
+        let other = self.group.as_ref().map(GroupLock::other);
+        self.write_guard(self.sem.write(), other)
     }
 
     /// The same in a fork, for the space of the child, which no other thread uses yet.
     pub(super) fn write_in_fork(&self, parent: &MmapWriteGuard<'_>) -> MmapWriteGuard<'_> {
         assert!(!core::ptr::eq(self, parent.lock), "its own parent");
-        self.write_guard(self.sem.write())
+        let other = self.group.as_ref().map(GroupLock::other);
+        self.write_guard(self.sem.write(), other)
     }
 
     /// Takes the lock for writing if that needs no waiting.
     pub fn try_write(&self) -> Option<MmapWriteGuard<'_>> {
-        Some(self.write_guard(self.sem.try_write()?))
+        let other = self.try_other()?;
+        Some(self.write_guard(self.sem.try_write()?, other))
     }
 
-    fn write_guard<'a>(&'a self, sem: WriteGuard<'a>) -> MmapWriteGuard<'a> {
+    fn write_guard<'a>(
+        &'a self,
+        sem: WriteGuard<'a>,
+        other: Option<Other<'a>>,
+    ) -> MmapWriteGuard<'a> {
         MmapWriteGuard {
             lock: self,
             // Relaxed: only writers store it, and they come one after another.
             seq: self.shared.seq.load(Relaxed),
             not_sync: PhantomData,
             _sem: sem,
+            _other: other,
             _order: Held::new(),
         }
     }
@@ -227,6 +268,10 @@ impl MmapLock {
             reuse: match self.grace() {
                 Some(_) => VmaReuse::Rcu,
                 None => VmaReuse::TypeSafe,
+            },
+            verbs: match self.group {
+                Some(_) => MmapVerbs::Shared,
+                None => MmapVerbs::Alone,
             },
         }
     }
@@ -336,6 +381,8 @@ impl core::fmt::Debug for MmapLock {
 pub struct MmapReadGuard<'a> {
     lock: &'a MmapLock,
     _sem: ReadGuard<'a>,
+    /// Let go after the lock itself.
+    _other: Option<Other<'a>>,
     _order: Held<{ order::MMAP_LOCK }>,
 }
 
@@ -350,7 +397,24 @@ pub struct MmapWriteGuard<'a> {
     /// get to a second thread.
     not_sync: PhantomData<*const ()>,
     _sem: WriteGuard<'a>,
+    /// Let go after the lock itself.
+    _other: Option<Other<'a>>,
     _order: Held<{ order::MMAP_LOCK }>,
+}
+
+/// `mmap_lock` shared with verbs that change one VMA alone: see [`shared`](super::shared).
+#[derive(Debug)]
+pub struct MmapSharedGuard<'a> {
+    lock: &'a MmapLock,
+    _verb: Verb<'a>,
+    _order: Held<{ order::MMAP_LOCK }>,
+}
+
+impl MmapSharedGuard<'_> {
+    /// The lock that is shared.
+    pub(super) fn mmap_lock(&self) -> &MmapLock {
+        self.lock
+    }
 }
 
 impl MmapWriteGuard<'_> {

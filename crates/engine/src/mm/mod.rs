@@ -26,6 +26,7 @@ mod move_to;
 mod protect;
 mod query;
 mod remap;
+mod shared;
 pub mod space;
 mod split;
 mod stale;

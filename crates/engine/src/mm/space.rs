@@ -29,7 +29,7 @@ use super::vma::Vma;
 use super::vma_lock::NoVmaLock;
 use crate::clock::Clock;
 use crate::lock::WaitSnapshot;
-use crate::policy::SpaceLocks;
+use crate::policy::{MmapVerbs, SpaceLocks};
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 
 /// The reason why a verb failed, wholly or in part.
@@ -99,8 +99,12 @@ impl AddressSpace {
         locks: impl Into<SpaceLocks>,
     ) -> Result<Self, MmError> {
         let mmap_lock = machine.new_mmap_lock(clock, locks.into());
+        let tree = Tree::new(Arc::clone(&machine.nodes))?;
         Ok(Self {
-            tree: Tree::new(Arc::clone(&machine.nodes))?,
+            tree: match mmap_lock.locks().verbs {
+                MmapVerbs::Alone => tree,
+                MmapVerbs::Shared => tree.shared(),
+            },
             lookups: LookupStats::new(),
             mmap_lock,
             machine,

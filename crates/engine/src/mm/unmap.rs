@@ -28,9 +28,14 @@ impl AddressSpace {
     pub fn munmap(
         &self,
         range: Range<usize>,
-        removed: impl FnMut(Range<usize>, Attributes),
+        mut removed: impl FnMut(Range<usize>, Attributes),
     ) -> Result<(), MmError> {
         check_range(&range)?;
+        if let Some(mmap) = self.mmap_lock.share()
+            && let Some(()) = self.munmap_shared(&mmap, &range, &mut removed)
+        {
+            return Ok(());
+        }
         let mmap = self.write_lock(&range);
         self.munmap_locked(&mmap, range, removed)
     }

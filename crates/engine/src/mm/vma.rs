@@ -27,7 +27,7 @@ use sync::cell::UnsafeCell;
 use sync::wait::WaitWord;
 
 use super::backing::Backing;
-use super::mmap_lock::{MmapHeld, MmapWriteGuard};
+use super::mmap_lock::{MmapHeld, MmapSharedGuard, MmapWriteGuard};
 use super::vma_lock::{NoVmaLock, VmaLock, WRITER};
 use crate::page::{Advice, Protection};
 use crate::slab::TypeStable;
@@ -210,8 +210,25 @@ impl Vma {
         range: AddressRange,
         attributes: Attributes,
     ) -> Result<(), NoVmaLock> {
+        self.init_at(mmap.mmap_lock().space(), mmap.seq(), range, attributes);
+        self.init_lock(mmap).inspect_err(|_| {
+            self.clear(mmap);
+        })
+    }
+
+    /// The same by a verb that shares `mmap_lock`: the VMA is not write-locked, and can be read once it is attached.
+    pub(super) fn init_shared(
+        &self,
+        mmap: &MmapSharedGuard<'_>,
+        range: AddressRange,
+        attributes: Attributes,
+    ) {
+        // 0 is no sequence of a space.
+        self.init_at(mmap.mmap_lock().space(), 0, range, attributes);
+    }
+
+    fn init_at(&self, space: u64, seq: u64, range: AddressRange, attributes: Attributes) {
         assert!(range.start < range.end, "an empty VMA: {range:x?}");
-        let space = mmap.mmap_lock().space();
         // Acquire pairs with the Release in `clear`: the last claimer is
         // through with the attributes.
         let claimed = self
@@ -220,13 +237,10 @@ impl Vma {
         assert!(claimed.is_ok(), "slot {} is another VMA's", self.index);
         self.assert_detached();
         // Relaxed, all of it: the Release in `attach` publishes it.
-        self.lock_seq.store(mmap.seq(), Relaxed);
+        self.lock_seq.store(seq, Relaxed);
         self.start.store(range.start, Relaxed);
         self.end.store(range.end, Relaxed);
         let _none = self.replace_attributes(attributes);
-        self.init_lock(mmap).inspect_err(|_| {
-            self.clear(mmap);
-        })
     }
 
     /// Gives up a detached VMA's claim and attributes; the slot can go back
@@ -234,8 +248,18 @@ impl Vma {
     /// them where it holds no lock.
     pub fn clear(&self, mmap: &MmapWriteGuard<'_>) -> Attributes {
         self.assert_space(mmap);
-        self.assert_detached();
         self.clear_lock(mmap);
+        self.clear_at()
+    }
+
+    /// The same by a verb that shares `mmap_lock`.
+    pub(super) fn clear_shared(&self, mmap: &MmapSharedGuard<'_>) -> Attributes {
+        assert!(self.space() == mmap.mmap_lock().space(), "another space's");
+        self.clear_at()
+    }
+
+    fn clear_at(&self) -> Attributes {
+        self.assert_detached();
         let attributes = self.replace_attributes(Attributes::default());
         // Release pairs with the Acquire in `init`.
         self.space.store(NO_SPACE, Release);

@@ -48,6 +48,7 @@ mod swap_slots;
 mod vma_lock;
 mod vma_lock_biased;
 mod vma_model;
+mod vma_shared;
 mod vma_split_merge;
 mod vma_stress;
 mod vma_tree;

@@ -86,7 +86,9 @@ impl Stage {
         let queues = ["steal", "phase-fair", "linux"];
         let (lock, retry, pin) = (pick(&locks, 1), pick(&retries, 3), pick(&pins, 9));
         let (mmap, reuse) = (pick(&queues, 18), pick(&["typesafe", "rcu"], 54));
-        let text = format!("lock={lock}+reuse={reuse}+mmap={mmap}+retry={retry}+pin={pin}");
+        let verbs = pick(&["shared", "alone"], 108);
+        let text =
+            format!("lock={lock}+reuse={reuse}+mmap={mmap}+verbs={verbs}+retry={retry}+pin={pin}");
         self.policies = text.parse().expect("names of policies");
         self
     }

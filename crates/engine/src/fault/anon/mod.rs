@@ -96,6 +96,10 @@ impl VmOps for AnonVmOps {
         Ok(self.0.move_to(to)?)
     }
 
+    fn is_alone(&self, pgoff: u64, bytes: usize) -> bool {
+        pgoff == 0 && bytes == self.0.addresses().len()
+    }
+
     fn removed(&self, pgoff: u64, bytes: usize, gather: &mut MmuGather) -> bool {
         self.0.remove(pgoff, bytes, gather);
         true

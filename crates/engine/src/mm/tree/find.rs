@@ -3,7 +3,10 @@
 use super::{Entry, Node, Tree, Walk};
 
 /// How often a lookup begins again before it gives up.
-const MOST_RESTARTS: u32 = 4;
+pub(super) const MOST_RESTARTS: u32 = 4;
+/// The same where verbs share the tree: a leaf is changed often, for a moment, and all verbs would wait for a lookup
+/// that goes by `mmap_lock`.
+pub(super) const MOST_RESTARTS_SHARED: u32 = 512;
 
 /// Writers kept changing the nodes of the lookup: take `mmap_lock`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,13 +47,13 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     /// hold it. Whether it reaches that far is for the caller to see. Exact at
     /// one moment during the call.
     pub fn floor(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Contended> {
-        persist(walk, |walk| self.try_floor(address, walk))
+        self.persist(walk, |walk| self.try_floor(address, walk))
     }
 
     /// The first VMA that starts at or above `address`. Exact at one moment
     /// during the call.
     pub fn ceiling(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Contended> {
-        persist(walk, |walk| self.try_ceiling(address, walk))
+        self.persist(walk, |walk| self.try_ceiling(address, walk))
     }
 
     fn try_floor(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Changed> {
@@ -124,19 +127,20 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             (node, version) = (below, below_version);
         }
     }
-}
 
-/// Tries, a few times.
-fn persist<T>(
-    walk: &mut Walk,
-    mut attempt: impl FnMut(&mut Walk) -> Result<T, Changed>,
-) -> Result<T, Contended> {
-    for _ in 0..=MOST_RESTARTS {
-        match attempt(walk) {
-            Ok(found) => return Ok(found),
-            Err(Changed) => walk.restarts += 1,
+    /// Tries, a few times.
+    fn persist<T>(
+        &self,
+        walk: &mut Walk,
+        mut attempt: impl FnMut(&mut Walk) -> Result<T, Changed>,
+    ) -> Result<T, Contended> {
+        for _ in 0..=self.most_restarts {
+            match attempt(walk) {
+                Ok(found) => return Ok(found),
+                Err(Changed) => walk.restarts += 1,
+            }
+            sync::hint::spin_loop();
         }
-        sync::hint::spin_loop();
+        Err(Contended)
     }
-    Err(Contended)
 }

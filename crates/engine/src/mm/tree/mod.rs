@@ -37,12 +37,14 @@
 
 mod find;
 mod insert;
+mod leaf;
 mod node;
 mod rekey;
 mod remove;
 mod walk;
 
 pub use find::Contended;
+pub use leaf::LockedLeaf;
 pub use node::{FANOUT, Node};
 
 use sync::Arc;
@@ -83,9 +85,15 @@ pub struct Tree<const FANOUT: usize = { node::FANOUT }> {
     nodes: Arc<Slab<Node<FANOUT>>>,
     /// The root's index; immutable.
     root: u32,
-    /// Entries in the tree; written under `mmap_lock` for write.
-    len: AtomicUsize,
+    /// How often a lookup without a lock begins again; immutable.
+    most_restarts: u32,
+    /// Entries in the tree; written under `mmap_lock`, for write or shared.
+    len: Len,
 }
+
+/// On another line than the fields that every lookup reads.
+#[repr(align(64))]
+struct Len(AtomicUsize);
 
 impl<const FANOUT: usize> Tree<FANOUT> {
     /// An empty tree.
@@ -96,14 +104,27 @@ impl<const FANOUT: usize> Tree<FANOUT> {
         Ok(Self {
             nodes,
             root,
-            len: AtomicUsize::new(0),
+            most_restarts: find::MOST_RESTARTS,
+            len: Len(AtomicUsize::new(0)),
         })
+    }
+
+    /// The same, in which verbs change leaves beside one another. Nodes are joined only when one of them is empty: where
+    /// VMAs come and go all the time, each join and each split would have to wait for all of them.
+    pub fn shared(mut self) -> Self {
+        self.most_restarts = find::MOST_RESTARTS_SHARED;
+        self
+    }
+
+    /// True if verbs may change leaves beside one another.
+    fn is_shared(&self) -> bool {
+        self.most_restarts == find::MOST_RESTARTS_SHARED
     }
 
     /// How many VMAs it has.
     pub fn len(&self) -> usize {
         // Relaxed: exact under mmap_lock, a hint otherwise.
-        self.len.load(Ordering::Relaxed)
+        self.len.0.load(Ordering::Relaxed)
     }
 
     /// True if it has none.
@@ -116,7 +137,12 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     }
 
     fn set_len(&self, len: usize) {
-        self.len.store(len, Ordering::Relaxed);
+        self.len.0.store(len, Ordering::Relaxed);
+    }
+
+    /// By one of several writers.
+    fn add_len(&self, more: isize) {
+        self.len.0.fetch_add(more as usize, Ordering::Relaxed);
     }
 
     /// The nodes from the root to the leaf for `key`. For writers.

@@ -26,7 +26,7 @@ pub struct Node<const FANOUT: usize> {
     /// Odd while the node is being changed. Counts on through every reuse, so
     /// that a reused node is never taken for its earlier self.
     /// Protected by `mmap_lock` of the space that has the node.
-    version: AtomicU64,
+    pub(super) version: AtomicU64,
     /// Protected by `version`: keys, sorted, of which the first `count` hold.
     keys: [AtomicUsize; FANOUT],
     /// Protected by `version`: the level (0 is a leaf) above 16 bits of count.

@@ -63,7 +63,8 @@ impl<const FANOUT: usize> Tree<FANOUT> {
         changes: &mut Changes<'a, FANOUT>,
     ) -> Option<u32> {
         let count = self.node(index).count();
-        let fits = |other: u32| count == 0 || count + self.node(other).count() <= FANOUT / 2;
+        let few = |other: u32| count + self.node(other).count() <= FANOUT / 2;
+        let fits = |other: u32| count == 0 || !self.is_shared() && few(other);
         let left = slot.checked_sub(1).map(|slot| parent.value(slot));
         let right = (slot + 1 < parent.count()).then(|| parent.value(slot + 1));
         let (kept, gone, slot) = if let Some(left) = left.filter(|&left| fits(left)) {

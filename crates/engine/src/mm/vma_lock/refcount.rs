@@ -143,7 +143,7 @@ pub(super) fn end_read(vma: &Vma) {
 }
 
 /// [`Vma::attach`].
-pub(super) fn attach(vma: &Vma) {
+pub(crate) fn attach(vma: &Vma) {
     // Release pairs with the Acquire in `get_unless_zero`: the VMA is
     // complete before anybody can have a reference to it.
     let was = vma.refcnt.0.compare_exchange(0, 1, Release, Relaxed);
@@ -153,21 +153,39 @@ pub(super) fn attach(vma: &Vma) {
 /// [`Vma::detach`]. Readers here are few and short: the write lock has already
 /// waited for those that came before it, and later ones leave once they see it.
 pub(super) fn detach(vma: &Vma, mmap_lock: &MmapLock) {
+    let count = keep_readers_out(vma);
+    if count != 0 {
+        detach_when_read(vma, mmap_lock, count);
+    }
+}
+
+/// The first half of it: no reader may come, and the VMA's own reference goes. Returns the count: 0 if it is
+/// detached.
+pub(crate) fn keep_readers_out(vma: &Vma) -> u32 {
     let refcnt = &vma.refcnt.0;
     // Acquire, on both ways, pairs with the Release in `end_read`: readers
     // that only came to see that it is locked have read `space` and
     // `lock_seq` before the slot gets others. (Without it they could only
     // see the future, by load buffering, which loom does not model.)
-    if let Err(count) = refcnt.compare_exchange(1, 0, Acquire, Relaxed) {
-        assert!(count != 0, "detach of a detached VMA");
-        // No reader may come, and the VMA's own reference goes.
-        let old = refcnt.fetch_add(WRITER - 1, Acquire);
-        assert!(old & WRITER == 0, "detach of a VMA in use by a writer");
-        wait_for_readers(vma, mmap_lock, old + WRITER - 1, WRITER);
-        // Relaxed: a reader that meets 0 takes nothing from it.
-        let old = refcnt.fetch_sub(WRITER, Relaxed);
-        assert!(old == WRITER, "a reader came to a detached VMA: {old:#x}");
+    let Err(count) = refcnt.compare_exchange(1, 0, Acquire, Relaxed) else {
+        return 0;
+    };
+    assert!(count != 0, "detach of a detached VMA");
+    let old = refcnt.fetch_add(WRITER - 1, Acquire);
+    assert!(old & WRITER == 0, "detach of a VMA in use by a writer");
+    old + WRITER - 1
+}
+
+/// The second half: waits for the readers. `count` is what the first returned.
+pub(crate) fn detach_when_read(vma: &Vma, mmap_lock: &MmapLock, count: u32) {
+    if count == 0 {
+        mmap_lock.vma_waits().record_uncontended();
+        return;
     }
+    wait_for_readers(vma, mmap_lock, count, WRITER);
+    // Relaxed: a reader that meets 0 takes nothing from it.
+    let old = vma.refcnt.0.fetch_sub(WRITER, Relaxed);
+    assert!(old == WRITER, "a reader came to a detached VMA: {old:#x}");
 }
 
 /// [`Vma::start_write`], of a VMA that is not write-locked yet.

@@ -176,9 +176,15 @@ impl Mmu for SoftMmu {
 
     fn release(&self, window: Reservation) {
         self.tables.zap(&[window.range()]);
-        let mut windows = self.windows.lock();
-        let between = windows.give(window.addr);
-        self.tables.take_out_tables(window.range(), between);
+        let taken_out = {
+            let mut windows = self.windows.lock();
+            let between = windows.give(window.addr);
+            self.tables.take_out_tables(window.range(), between)
+        };
+        // Cores may still walk these tables, but no entry leads there: the addresses may be reserved again meanwhile.
+        if !taken_out.is_empty() {
+            self.tables.free_taken_out(taken_out);
+        }
     }
 
     unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {

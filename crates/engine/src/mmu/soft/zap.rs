@@ -29,6 +29,11 @@ impl TakenOut {
         }
     }
 
+    /// True if nothing was taken out.
+    pub fn is_empty(&self) -> bool {
+        self.only.is_empty() && self.shared_count == 0
+    }
+
     /// Adds a reference to a frame.
     pub fn push<const N: usize>(&mut self, tables: &Tables<N>, frame: u32) {
         if tables.frames.is_only(frame) {
@@ -93,8 +98,8 @@ impl<const N: usize> Tables<N> {
 
     /// Takes out the tables that served `window` alone: those that cover none
     /// but addresses `between` its neighbours. It has no pages any more, and
-    /// nobody reserves or releases windows meanwhile.
-    pub fn take_out_tables(&self, window: Range<usize>, between: Range<usize>) {
+    /// nobody reserves or releases windows meanwhile. The caller frees them.
+    pub(super) fn take_out_tables(&self, window: Range<usize>, between: Range<usize>) -> TakenOut {
         let mut taken_out = TakenOut::new();
         for level in 1..super::tables::LEVELS - 1 {
             let span = Self::span(level);
@@ -113,6 +118,6 @@ impl<const N: usize> Tables<N> {
                 };
             }
         }
-        self.free_taken_out(taken_out);
+        taken_out
     }
 }

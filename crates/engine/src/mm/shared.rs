@@ -1,0 +1,135 @@
+//! Map and unmap beside one another: `verbs=shared`.
+//!
+//! A verb holds `mmap_lock` for write because it may change several VMAs and any node of the tree. Most maps and unmaps do
+//! not: they enter one VMA into a gap, or take one out, and no neighbour can merge with it. Such a verb shares `mmap_lock` with
+//! others of its kind ([`GroupLock`](crate::lock::group::GroupLock)), and takes only the leaf of the tree that has the start of its
+//! range ([`tree::leaf`](super::tree)):
+//!
+//! ```text
+//!   map                                            unmap
+//!   m1  share mmap_lock                            u1  share mmap_lock
+//!   m2  a slot, filled in, nobody's yet            u2  take the leaf
+//!   m3  take the leaf; nothing overlaps            u3  one VMA has just the range
+//!   m4  refcnt = 1               (Release)         u4  refcnt: no reader may come
+//!   m5  into the leaf                              u5  out of the leaf
+//!   m6  leave the leaf           (Release)         u6  leave the leaf
+//!                                                  u7  wait for the readers; the slot is free
+//!                                                  u8  zap, pay back
+//!   m7  leave mmap_lock                            u9  leave mmap_lock
+//! ```
+//!
+//! **Which ranges.** The backing is alone ([`VmOps::is_alone`](super::backing::VmOps::is_alone)): the range shows all of its pages,
+//! and no other VMA shows one. So no neighbour has the same backing, nothing merges, and no two unmaps meet in one page table.
+//! The range has to lie within the bounds of one leaf, where there is room, or another VMA that stays. All else goes by
+//! `mmap_lock` for write, and the verb says so by `None`.
+//!
+//! **Overlap.** m3 looks at the leaf, and at the last VMA of the leaf before, if all of this one are above. A VMA that reaches
+//! from there into this leaf was entered under `mmap_lock` for write, so meanwhile it can only go: whether it is looked at
+//! before or after is no matter.
+//!
+//! **An entry of a taken leaf** is attached, with a range and attributes that stay: to detach it, a verb takes the leaf first
+//! (u2 before u4), and to change it takes `mmap_lock` for write.
+//!
+//! **Readers** come as ever, without a lock. One that finds a VMA after u4 finds it write-locked, goes by `mmap_lock`, and waits
+//! there until all verbs have left. A stale lookup may find a VMA between m4 and m6: it is complete, and as good as mapped.
+
+use core::ops::Range;
+
+use super::mmap_lock::MmapSharedGuard;
+use super::space::{AddressSpace, MmError};
+use super::stale::Stale;
+use super::tree::{LockedLeaf, Walk};
+use super::vma::Attributes;
+use super::vma_lock::refcount;
+use crate::mmu::gather::MmuGather;
+
+impl AddressSpace {
+    /// Maps a range whose backing is alone, and was claimed for this space just now. `None` if that takes `mmap_lock` for write.
+    pub(super) fn mmap_shared(
+        &self,
+        mmap: &MmapSharedGuard<'_>,
+        range: &Range<usize>,
+        attributes: &Attributes,
+    ) -> Option<Result<(), MmError>> {
+        let index = self.machine.vmas.alloc()?;
+        let vma = self.machine.vmas.get(index);
+        vma.init_shared(mmap, range.clone(), attributes.clone());
+        let leaf = self.tree.lock_leaf(range.start, &mut Walk::default());
+        let result = self.check_gap(&leaf, range);
+        if let Some(Ok(())) = result {
+            refcount::attach(vma);
+            leaf.insert(range.start, index);
+            return result;
+        }
+        drop(leaf);
+        vma.clear_shared(mmap);
+        self.machine.vmas.free(index);
+        result
+    }
+
+    /// Whether a range of this leaf is free, and its VMA has room there.
+    fn check_gap(
+        &self,
+        leaf: &LockedLeaf<'_>,
+        range: &Range<usize>,
+    ) -> Option<Result<(), MmError>> {
+        if leaf.upper.is_some_and(|upper| range.end > upper) || !leaf.has_room() {
+            return None;
+        }
+        if leaf
+            .ceiling(range.start)
+            .is_some_and(|above| above.start < range.end)
+        {
+            return Some(Err(MmError::Overlap));
+        }
+        let reaches_in = |below| self.vma(below).end() > range.start;
+        match leaf.floor(range.start) {
+            Some(below) if reaches_in(below) => Some(Err(MmError::Overlap)),
+            None if leaf.lower > 0 => {
+                let before = self.tree.floor(leaf.lower - 1, &mut Walk::default());
+                // It may have gone meanwhile, and its slot be another VMA's: a guess, if it says no.
+                let is_free = !before.ok()?.is_some_and(reaches_in);
+                is_free.then_some(Ok(()))
+            }
+            _ => Some(Ok(())),
+        }
+    }
+
+    /// Unmaps a range that one VMA has, whose backing is alone. `None` if that takes `mmap_lock` for write.
+    pub(super) fn munmap_shared(
+        &self,
+        mmap: &MmapSharedGuard<'_>,
+        range: &Range<usize>,
+        removed: &mut impl FnMut(Range<usize>, Attributes),
+    ) -> Option<()> {
+        let leaf = self.tree.lock_leaf(range.start, &mut Walk::default());
+        let entry = leaf
+            .floor(range.start)
+            .filter(|entry| entry.start == range.start)?;
+        let vma = self.vma(entry);
+        if vma.range() != *range || vma.is_frozen() || !leaf.can_lose_one() {
+            return None;
+        }
+        // SAFETY: an entry of a taken leaf: it is attached, and its attributes stay as they are; see above.
+        let is_alone =
+            unsafe { vma.with_attributes(|attributes| attributes.is_alone(range.len())) };
+        if !is_alone {
+            return None;
+        }
+        let readers = refcount::keep_readers_out(vma);
+        leaf.remove(range.start);
+        drop(leaf);
+        refcount::detach_when_read(vma, mmap.mmap_lock(), readers);
+        let attributes = vma.clear_shared(mmap);
+        self.machine.vmas.free(entry.vma);
+        let mut gather = MmuGather::new();
+        let mut stale = Stale::default();
+        if let Some(ops) = attributes.backing.ops()
+            && !ops.removed(attributes.pgoff, range.len(), &mut gather)
+        {
+            stale.add(&attributes.backing);
+        }
+        removed(range.clone(), attributes);
+        Some(())
+    }
+}

@@ -1,0 +1,180 @@
+//! Many threads that map and unmap in one space beside one another (`verbs=shared`), while faults lock VMAs without
+//! `mmap_lock`, and verbs that hold it alone come between.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use softfault_engine::mm::backing::VmOps;
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, MmError};
+use softfault_engine::policy::{MmapVerbs, SpaceLocks};
+use softfault_engine::{Clock, PAGE_SIZE};
+use softfault_oracle::Random;
+use sync::Arc;
+
+const THREADS: usize = 6;
+const READERS: usize = 2;
+/// Pages that all of them map in.
+const PAGES: usize = 160;
+const ROUNDS: usize = 20_000;
+
+struct Wall(Instant);
+
+impl Clock for Wall {
+    fn now_ns(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+}
+
+/// Memory without pages, of which each mapping has its own.
+#[derive(Debug)]
+struct Own {
+    number: u64,
+    pages: usize,
+}
+
+impl VmOps for Own {
+    fn object(&self) -> *const () {
+        core::ptr::without_provenance(self.number as usize)
+    }
+
+    fn is_alone(&self, pgoff: u64, bytes: usize) -> bool {
+        pgoff == 0 && bytes == self.pages * PAGE_SIZE
+    }
+}
+
+fn addresses(pages: &Range<usize>) -> Range<usize> {
+    (100 + pages.start) * PAGE_SIZE..(100 + pages.end) * PAGE_SIZE
+}
+
+/// The number of the mapping of each page, or 0.
+struct Owners(Vec<AtomicU64>);
+
+impl Owners {
+    fn replace(&self, pages: &Range<usize>, before: u64, after: u64) {
+        for page in pages.clone() {
+            let was = self.0[page].swap(after, Ordering::SeqCst);
+            assert_eq!(was, before, "page {page} has another owner");
+        }
+    }
+}
+
+/// A thread that maps and unmaps; the others go on as long as there are any, also when one has panicked.
+struct AtWork<'a>(&'a AtomicUsize);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[test]
+fn each_page_has_one_mapping_at_most() {
+    let machine = Machine::new(10_000);
+    let locks = SpaceLocks {
+        verbs: MmapVerbs::Shared,
+        ..SpaceLocks::default()
+    };
+    let space = || {
+        let clock = Arc::new(Wall(Instant::now()));
+        AddressSpace::with_lock(machine.clone(), clock, locks).unwrap()
+    };
+    let (space, child) = (space(), space());
+    let owners = Owners((0..PAGES).map(|_| AtomicU64::new(0)).collect());
+    let numbers = AtomicU64::new(1);
+    let left = AtomicUsize::new(THREADS);
+    let (mapped, overlaps, found) = (
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+        AtomicUsize::new(0),
+    );
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (space, owners, numbers, left) = (&space, &owners, &numbers, &left);
+            let (mapped, overlaps) = (&mapped, &overlaps);
+            scope.spawn(move || {
+                let _at_work = AtWork(left);
+                let mut random = Random::new(0x5bd1_e995 ^ (thread as u64 + 1));
+                let mut own: Vec<(Range<usize>, u64)> = Vec::new();
+                for _ in 0..ROUNDS {
+                    if own.len() > 12 || !own.is_empty() && random.below(2) == 0 {
+                        let (pages, number) = own.swap_remove(random.below(own.len()));
+                        owners.replace(&pages, number, 0);
+                        let mut pieces = 0;
+                        let all = addresses(&pages);
+                        let unmapped = space.munmap(all.clone(), |piece, attributes| {
+                            assert_eq!((piece, attributes.pgoff), (all.clone(), 0));
+                            pieces += 1;
+                        });
+                        unmapped.unwrap();
+                        assert_eq!(pieces, 1);
+                        continue;
+                    }
+                    let start = random.below(PAGES - 4);
+                    let pages = start..start + 1 + random.below(4);
+                    let number = numbers.fetch_add(1, Ordering::Relaxed);
+                    let backing = Backing::new(Own {
+                        number,
+                        pages: pages.len(),
+                    });
+                    let attributes = Attributes {
+                        backing,
+                        ..Attributes::default()
+                    };
+                    match space.mmap(addresses(&pages), attributes) {
+                        Ok(()) => {
+                            owners.replace(&pages, 0, number);
+                            mapped.fetch_add(1, Ordering::Relaxed);
+                            own.push((pages, number));
+                        }
+                        Err(MmError::Overlap) => {
+                            overlaps.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(error) => panic!("{error:?}"),
+                    }
+                }
+                for (pages, number) in own {
+                    owners.replace(&pages, number, 0);
+                    space.munmap(addresses(&pages), |_, _| {}).unwrap();
+                }
+            });
+        }
+        for reader in 0..READERS {
+            let (space, left, found) = (&space, &left, &found);
+            scope.spawn(move || {
+                let mut random = Random::new(0x1b87_3593 ^ (reader as u64 + 1));
+                while left.load(Ordering::Acquire) > 0 {
+                    let page = random.below(PAGES);
+                    let address = addresses(&(page..page + 1)).start;
+                    let read = match random.below(8) {
+                        0 => space.lock_vma_or_mmap_lock(address).ok(),
+                        _ => space.lock_vma(address),
+                    };
+                    let Some(read) = read else { continue };
+                    assert_eq!(read.vma().space(), space.id());
+                    assert!(read.vma().range().contains(&address));
+                    let bytes = read.vma().range().len();
+                    read.with(|now| {
+                        let ops = now.backing.ops().unwrap();
+                        assert!(ops.is_alone(now.pgoff, bytes), "{now:?}");
+                    });
+                    found.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        scope.spawn(|| {
+            while left.load(Ordering::Acquire) > 0 {
+                space.fork(&child).unwrap();
+                child.validate(&child.mmap_lock().read());
+                child.exit(|_, _| {});
+            }
+        });
+    });
+    space.validate(&space.mmap_lock().read());
+    assert_eq!((space.map_count(), machine.vmas_in_use()), (0, 0));
+    for count in [mapped, overlaps, found] {
+        assert!(count.into_inner() > 0);
+    }
+    // Many verbs did not hold the lock alone: forks are the only others that come all the time.
+    println!("{:?}", space.lock_stats());
+}
