@@ -5,7 +5,8 @@
 //! # the broken rule, in a line
 //! # caught by: <test file>::<test>              of crates/engine-loom/tests
 //! # caught by: <world> <module>::<test>         of the world's tests, which are one program
-//! # caught by: library <test file>::<test>      of crates/softfault/tests, or of those of the C library, which are `c` and `twins`
+//! # caught by: library <test file>::<test>      of crates/softfault/tests, or of those of the C library, which are `c` and
+//!                                             `twins`, or of `softfault run`, which are `run`
 //! ```
 //!
 //! Hunks are found by their lines alone, which must occur in the file exactly

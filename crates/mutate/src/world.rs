@@ -14,7 +14,7 @@ pub enum World {
     Sim,
     /// The plain tests, on the threads and the memory of this machine.
     Std,
-    /// The interfaces of programs, Rust's and C's: real page faults, files and processes.
+    /// The interfaces of programs, Rust's and C's, and programs under `softfault run`: real page faults, files and processes.
     Library,
 }
 
@@ -95,6 +95,11 @@ impl World {
                     package: "softfault-c",
                     folder: "softfault-c",
                     files: &["c", "twins"],
+                },
+                Tests {
+                    package: "softfault-cli",
+                    folder: "cli",
+                    files: &["run"],
                 },
             ],
         }
