@@ -110,10 +110,7 @@ impl AddressSpace {
         if vma.range() != *range || vma.is_frozen() || !leaf.can_lose_one() {
             return None;
         }
-        // SAFETY: an entry of a taken leaf: it is attached, and its attributes stay as they are; see above.
-        let is_alone =
-            unsafe { vma.with_attributes(|attributes| attributes.is_alone(range.len())) };
-        if !is_alone {
+        if !vma.is_alone(&leaf, mmap) {
             return None;
         }
         let readers = refcount::keep_readers_out(vma);

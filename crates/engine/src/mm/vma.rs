@@ -28,6 +28,7 @@ use sync::wait::WaitWord;
 
 use super::backing::Backing;
 use super::mmap_lock::{MmapHeld, MmapSharedGuard, MmapWriteGuard};
+use super::tree::LockedLeaf;
 use super::vma_lock::{NoVmaLock, VmaLock, WRITER};
 use crate::page::{Advice, Protection};
 use crate::slab::TypeStable;
@@ -256,6 +257,20 @@ impl Vma {
     pub(super) fn clear_shared(&self, mmap: &MmapSharedGuard<'_>) -> Attributes {
         assert!(self.space() == mmap.mmap_lock().space(), "another space's");
         self.clear_at()
+    }
+
+    /// True if it shows all of its backing, and no other VMA does. Of an entry of a leaf that this thread has taken.
+    pub(super) fn is_alone(&self, leaf: &LockedLeaf<'_>, mmap: &MmapSharedGuard<'_>) -> bool {
+        let range = self.range();
+        let entry = leaf.floor(range.start);
+        assert!(
+            self.space() == mmap.mmap_lock().space()
+                && entry.is_some_and(|entry| entry.start == range.start),
+            "no entry of the leaf"
+        );
+        // SAFETY: it is attached, and its attributes stay: to detach it, a verb takes this leaf first, and to change it, a verb holds
+        // `mmap_lock` for write, which is shared here.
+        unsafe { self.with_attributes(|attributes| attributes.is_alone(range.len())) }
     }
 
     fn clear_at(&self) -> Attributes {
