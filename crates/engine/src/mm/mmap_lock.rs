@@ -402,7 +402,7 @@ pub struct MmapWriteGuard<'a> {
     _order: Held<{ order::MMAP_LOCK }>,
 }
 
-/// `mmap_lock` shared with verbs that change one VMA alone: see [`shared`](super::shared).
+/// `mmap_lock` shared with verbs that change one VMA alone: see `mm/shared.rs`.
 #[derive(Debug)]
 pub struct MmapSharedGuard<'a> {
     lock: &'a MmapLock,
