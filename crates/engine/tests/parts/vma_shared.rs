@@ -165,7 +165,16 @@ fn each_page_has_one_mapping_at_most() {
         scope.spawn(|| {
             while left.load(Ordering::Acquire) > 0 {
                 space.fork(&child).unwrap();
-                child.validate(&child.mmap_lock().read());
+                let mmap = child.mmap_lock().read();
+                let mut end = 0;
+                child.for_each_vma(&mmap, addresses(&(0..PAGES)), |vma| {
+                    let (range, now) = (vma.range(), vma.attributes(&mmap));
+                    assert!(end <= range.start, "two VMAs overlap");
+                    let ops = now.backing.ops().unwrap();
+                    assert!(ops.is_alone(now.pgoff, range.len()), "{now:?}");
+                    end = range.end;
+                });
+                drop(mmap);
                 child.exit(|_, _| {});
             }
         });
