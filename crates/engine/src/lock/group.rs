@@ -1,9 +1,9 @@
 //! A lock of two groups: any number of either may be inside, and none while one of the other is.
 //!
-//! `mmap_lock` has it with `verbs=shared`: *verbs* change one leaf of the tree each, beside one another; *others* hold
-//! `mmap_lock` for reading or for writing, and settle between themselves who goes first by its semaphore. Others go before
-//! verbs: one that comes waits for the verbs inside, and no verb enters meanwhile. A verb waits a while, and then goes the way
-//! of others, which is fair.
+//! `mmap_lock` has it with `verbs=shared`. A *verb* changes one leaf of the tree, beside other verbs. An *other* holds
+//! `mmap_lock` for reading or for writing; the semaphore of `mmap_lock` decides the order of others. Others go before verbs: an
+//! other waits for the verbs inside, and no verb enters meanwhile. A verb waits for others a limited time. Then it takes
+//! `mmap_lock` for write, which is fair.
 //!
 //! ```text
 //!   verb                                         other

@@ -24,7 +24,8 @@ Policies, the default first:
   lock=refcount|rwsem|biased       the kind of the VMA lock
   reuse=typesafe|rcu               whether the slot of an unmapped VMA is reused at once, or after a grace period
   mmap=steal|phase-fair|linux      the order in which readers and writers get mmap_lock
-  verbs=alone|shared               whether maps and unmaps of whole anonymous mappings share mmap_lock
+  verbs=alone|shared               whether maps and unmaps of whole anonymous mappings share mmap_lock; shared needs
+                                   lock=refcount and reuse=typesafe, and is alone with others
   retry=vma-lock|mmap-lock|held    the lock under which a fault retries after I/O
   pin=yes|no                       whether the fault pins the page during its I/O wait
   miss=adaptive|baseline|p1|p2|both  the accesses that read-ahead counts as hits
