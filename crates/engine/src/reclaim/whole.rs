@@ -9,7 +9,8 @@ use crate::cache::row::span;
 /// The fate of the rest of a row of which a batch has a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RestOfRow {
-    /// It goes too, if it can. Where it cannot, and the piece cannot be split, the row stays.
+    /// It goes too, if it can. Where the batch has no room for it the row stays for the next one. Where it cannot go, and the piece
+    /// cannot be split, the row stays.
     Goes,
     /// It stays, even if the memory of the pages that go then stays too.
     Stays,
@@ -35,10 +36,12 @@ impl Node {
                     // The added folios are looked at in their turn.
                     count = self.add_rest(batch, (left, at, count), folio);
                 }
+                // A row that has no room beside what goes is for the next batch. One that is first goes, so that each batch frees some.
+                let is_next = rest == RestOfRow::Goes && count == BATCH && left > 0;
                 if self.has_all(batch, (left, at, count), folio) {
                     complete = span(folio.range().start);
                 } else {
-                    stays = !self.split(folio, rest) && rest == RestOfRow::Goes;
+                    stays = is_next || !self.split(folio, rest) && rest == RestOfRow::Goes;
                 }
             }
             if stays {

@@ -154,6 +154,21 @@ fn a_row_with_a_pinned_page_is_split() {
     }
 }
 
+/// Far more folios than one batch of reclaim has room for: one that fills in the middle of a row leaves the row to the next.
+#[test]
+fn no_row_is_split_where_everything_is_evicted() {
+    let (rig, store, cache) = scene();
+    scan(&rig, &store, &cache);
+    rig.evict_all();
+    let stats = &rig.node.stats;
+    assert!(stats.rows_moved.get() > 12);
+    assert_eq!(stats.rows_split.get(), 0);
+    let all = cache.addresses();
+    assert_eq!(cache.residency(all).mapped, 0);
+    drop(cache);
+    rig.finish();
+}
+
 #[test]
 fn a_part_of_a_row_is_cut_off_or_invalidated() {
     for splits in [true, false] {
