@@ -129,6 +129,14 @@ impl Pages {
         Pages(core::array::from_fn(|at| self.0[at] & !other.0[at]))
     }
 
+    /// Takes out the pages from `end` on.
+    pub(super) fn truncate(&mut self, end: u64) {
+        for (index, word) in (0..).zip(&mut self.0) {
+            let kept = end.clamp(index * 64, index * 64 + 64) - index * 64;
+            *word &= u64::MAX.checked_shr(64 - kept as u32).unwrap_or(0);
+        }
+    }
+
     /// The first run of them at or after `from`.
     pub(super) fn run_from(&self, from: u64) -> Option<Range<u64>> {
         let start = (from..AREA).find(|&page| self.has(page))?;
@@ -295,6 +303,15 @@ impl Area {
             Some(texture) => texture.pages(self.number),
             None => Area::FREE.expected,
         };
+    }
+
+    /// Expects all pages where too many were touched that are in gaps.
+    #[inline(never)]
+    pub(super) fn expect_no_gaps_if_touched(&mut self) {
+        let strange = self.touched.without(&self.expected).count();
+        if strange > 2 + self.touched.count() / 8 {
+            self.expect(None);
+        }
     }
 
     /// Touches of the file since the first one in the area.

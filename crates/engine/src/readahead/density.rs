@@ -177,21 +177,34 @@ impl Density {
     #[inline(never)]
     fn look_for_gaps<const N: usize>(&mut self, number: u64, others: [u64; N]) {
         for other in others {
-            let Some(area) = self.areas.find(other) else {
-                continue;
-            };
-            // Blocks that are still ahead as a whole may be touched yet: they are no gaps.
-            let is_known = area.ahead.of_whole_blocks() * 8 <= area.touched.count();
-            let found = || is_known.then(|| Texture::of(other, &area.touched));
-            let texture = (area.texture).or_else(|| found().flatten());
-            if let (Some(_), Some(area)) = (texture, self.areas.find_mut(number)) {
-                area.expect(texture);
-                // Read before the gaps were known.
-                let lost = area.ahead.without(&area.expected);
-                area.ahead = area.ahead.without(&lost);
-                self.loans.lose(lost.count());
-                return;
+            if let Some(texture) = self.gaps_of(other) {
+                return self.expect_gaps(number, &texture);
             }
+        }
+    }
+
+    /// The regular gaps of an area.
+    #[inline(never)]
+    fn gaps_of(&self, number: u64) -> Option<Texture> {
+        let area = self.areas.find(number)?;
+        if area.texture.is_some() {
+            return area.texture;
+        }
+        // Blocks that are still ahead as a whole may be touched yet: they are no gaps.
+        if area.ahead.of_whole_blocks() * 8 > area.touched.count() {
+            return None;
+        }
+        Texture::of(number, &area.touched)
+    }
+
+    #[inline(never)]
+    fn expect_gaps(&mut self, number: u64, texture: &Texture) {
+        if let Some(area) = self.areas.find_mut(number) {
+            area.expect(Some(*texture));
+            // Read before the gaps were known.
+            let lost = area.ahead.without(&area.expected);
+            area.ahead = area.ahead.without(&lost);
+            self.loans.lose(lost.count());
         }
     }
 
@@ -231,10 +244,22 @@ impl Density {
     }
 
     /// Takes note of a touch, before its reads are decided.
-    #[inline(never)]
     pub(super) fn note(&mut self, event: &Event, memory: u64, clock: u32) {
         let number = event.page / AREA;
+        // Functions with few variables: the search for gaps is deep in the handler's stack.
         self.enter(number, clock);
+        self.note_in_area(event, memory, clock);
+        self.note_gaps(number);
+        match event.touch {
+            Touch::FirstUse => self.mapped(event.folio.clone(), clock),
+            Touch::Miss => self.mapped(event.page..event.page + 1, clock),
+        }
+        self.judge_over(number, clock);
+    }
+
+    #[inline(never)]
+    fn note_in_area(&mut self, event: &Event, memory: u64, clock: u32) {
+        let number = event.page / AREA;
         let bit = event.page % AREA;
         let area = self.areas.touch(number, clock);
         if event.touch == Touch::Miss {
@@ -280,20 +305,20 @@ impl Density {
                 self.apart.start(2 * memory, clock);
             }
         }
+    }
+
+    /// Ceases to expect gaps where pages in them are touched, and looks for gaps where none are known.
+    #[inline(never)]
+    fn note_gaps(&mut self, number: u64) {
+        let Some(area) = self.areas.find_mut(number) else {
+            return;
+        };
         if area.texture.is_some() {
-            let strange = area.touched.without(&area.expected).count();
-            if strange > 2 + count / 8 {
-                area.expect(None);
-            }
-        } else if LOOKS.contains(&count) {
+            area.expect_no_gaps_if_touched();
+        } else if LOOKS.contains(&area.touched.count()) {
             // The area beside it may not have been complete when this one was entered.
             self.look_for_gaps(number, [number.wrapping_sub(1), number + 1]);
         }
-        match event.touch {
-            Touch::FirstUse => self.mapped(event.folio.clone(), clock),
-            Touch::Miss => self.mapped(event.page..event.page + 1, clock),
-        }
-        self.judge_over(number, clock);
     }
 
     /// Takes note of pages that are as good as touched: those beside such a page always were.

@@ -90,14 +90,18 @@ fn period_of(touched: &Pages, count: u64) -> Option<u64> {
 /// The touched places of a period, if it has gaps.
 #[inline(never)]
 fn texture_of((number, period): (u64, u64), touched: &Pages, span: &Range<u64>) -> Option<Texture> {
-    let phases = phases_of((number, period), touched, span);
-    let part = part_of(&phases, period)?;
-    let phases = phases.and(&Pages::range(0..part));
-    let has_gaps = part > 1 && !phases.is_empty();
-    has_gaps.then_some(Texture {
-        period: part as u16,
-        phases,
-    })
+    let mut texture = Texture {
+        period: period as u16,
+        phases: phases_of((number, period), touched, span),
+    };
+    let part = part_of(&texture.phases, period)?;
+    // None and all of the pages repeat after one.
+    if part == 1 {
+        return None;
+    }
+    texture.period = part as u16;
+    texture.phases.truncate(part);
+    Some(texture)
 }
 
 /// The pages of a period that most of the periods within `span` have: one page out of place is no gap, and none between

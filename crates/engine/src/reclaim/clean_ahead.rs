@@ -1,11 +1,8 @@
 //! Writing back ahead of need: the next pages to evict are clean by then, and a thread that needs their memory waits for no
 //! device. A thread of the engine's owner sleeps until an eviction where there are dirty pages.
 
-use super::lists::Lists;
 use super::write_back::Order;
 use crate::cache::Node;
-use crate::cache::folio::{Folio, NO_FOLIO, flag};
-use crate::slab::Slab;
 use sync::atomic::Ordering;
 use sync::wait::WaitWord;
 
@@ -82,30 +79,5 @@ impl Node {
             claimed += 1;
         }
         self.clean(&folios[..claimed], sheet, Order::Reclaim) > 0
-    }
-}
-
-impl Lists {
-    /// The dirty ones of the folios that go next, which are `pages` pages in all; returns how many. They stay on
-    /// their lists.
-    fn next_dirty(&self, folios: &Slab<Folio>, pages: usize, out: &mut [u32]) -> usize {
-        let shards = self.shards_in_use().max(1);
-        let mut count = 0;
-        for shard in self.shards() {
-            let mut looked_at = 0;
-            for mut next in shard.mapped() {
-                while next != NO_FOLIO && looked_at < pages / shards && count < out.len() {
-                    let folio = folios.get(next);
-                    let is_free = folio.state() & (flag::DIRTY | flag::LOCKED) == flag::DIRTY;
-                    if is_free && !folio.is_writeback() {
-                        out[count] = next;
-                        count += 1;
-                    }
-                    looked_at += folio.pages();
-                    next = folio.list_next.load(Ordering::Relaxed);
-                }
-            }
-        }
-        count
     }
 }

@@ -5,6 +5,7 @@ use super::evict::{BATCH, FolioBatch};
 use crate::cache::Node;
 use crate::cache::folio::{BLOCK_BYTES, Folio, flag};
 use crate::cache::row::span;
+use core::ops::Range;
 
 /// The fate of the rest of a row of which a batch has a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(super) enum RestOfRow {
 impl Node {
     /// For each row that came as one piece of memory, adds the rest of the row to the batch, or splits the piece; returns how many
     /// folios the batch has then. All of them are locked, the added ones too.
+    // Not inlined: its variables would be on the handler's stack while pages are zapped.
+    #[inline(never)]
     pub(super) fn settle_rows(
         &self,
         batch: &mut FolioBatch,
@@ -36,7 +39,7 @@ impl Node {
                     // The added folios are looked at in their turn.
                     count = self.add_rest(batch, (left, at, count), folio);
                 }
-                // A row that has no room beside what goes is for the next batch. One that is first goes, so that each batch frees some.
+                // A row that has no room beside what goes is for the next batch.
                 let is_next = rest == RestOfRow::Goes && count == BATCH && left > 0;
                 if self.has_all(batch, (left, at, count), folio) {
                     complete = span(folio.range().start);
@@ -87,7 +90,11 @@ impl Node {
         if self.has_all(batch, (left, at, count), folio) {
             return after;
         }
-        for block in span(folio.range().start).step_by(BLOCK_BYTES) {
+        let row = span(folio.range().start);
+        for block in row.clone().step_by(BLOCK_BYTES) {
+            if after == BATCH && left == 0 {
+                after = self.put_last_back(batch, (at, after), &row);
+            }
             let bucket = self.index.lock(block, &self.folios);
             let claimed = bucket
                 .find(block)
@@ -101,6 +108,28 @@ impl Node {
             after += 1;
         }
         after
+    }
+
+    /// Makes room in a full batch of which nothing goes yet, for the rest of a row: puts back the last folio of another row. Returns how
+    /// many folios the batch has then.
+    fn put_last_back(
+        &self,
+        batch: &mut FolioBatch,
+        (at, count): (usize, usize),
+        row: &Range<usize>,
+    ) -> usize {
+        let is_other = |&place: &usize| {
+            let folio = self.folios.get(batch.folios[place]);
+            !row.contains(&folio.range().start)
+        };
+        let Some(other) = (at..count).rev().find(is_other) else {
+            return count;
+        };
+        let folio = self.folios.get(batch.folios[other]);
+        batch.folios[other] = batch.folios[count - 1];
+        self.lru.lists.add(&self.folios, folio);
+        folio.unlock();
+        count - 1
     }
 
     /// Splits the piece that a folio is in; false if that cannot be just now. Then it stays one, unless a part has to go all the same:

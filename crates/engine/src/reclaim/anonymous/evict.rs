@@ -12,6 +12,8 @@ use core::ops::Range;
 impl Node {
     /// Evicts about `target` pages of private memory, or a batch if that is more.
     /// Does nothing if there is `enough` once it is this thread's turn.
+    // Not inlined: its variables would be on the handler's stack while folios are evicted.
+    #[inline(never)]
     pub(in crate::reclaim) fn evict_anonymous(
         &self,
         target: usize,

@@ -22,6 +22,7 @@
 //!
 //! Locks: one a shard, innermost but for the frame pool; nobody holds two of them.
 
+mod dirty;
 mod next;
 mod shard;
 
@@ -206,12 +207,6 @@ impl Lists {
     pub(super) fn shards(&self) -> impl Iterator<Item = LockedShard<'_>> {
         let in_use = self.shards.iter().filter(|shard| shard.folios() > 0);
         in_use.map(Shard::lock)
-    }
-
-    /// How many these are.
-    pub(super) fn shards_in_use(&self) -> usize {
-        let in_use = self.shards.iter().filter(|shard| shard.folios() > 0);
-        in_use.count()
     }
 
     /// Sizes now.

@@ -179,6 +179,6 @@ impl Head {
 }
 
 /// None, if it was added after the clock was looked at.
-fn age_of(since: u32, now: u32) -> u32 {
+pub(super) fn age_of(since: u32, now: u32) -> u32 {
     (now.wrapping_sub(since) as i32).max(0) as u32
 }
