@@ -45,7 +45,7 @@ pub use model::{Model, Shown};
 pub use numbered::Numbered;
 pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op};
 pub use play::{Touched, World, play};
-pub use rig::{Rig, Still, TestFrames, Ticks};
+pub use rig::{Rig, Still, TestFrames, Ticks, run_on};
 pub use runs::{cases, long_run};
 pub use spaces::{Draw, Random, Reads, Stage, play_spaces};
 pub use store::{TestStore, byte_at};

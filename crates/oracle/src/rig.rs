@@ -408,3 +408,13 @@ impl Clock for Still {
         0
     }
 }
+
+/// Has this thread run on one processor from now on; false if the thread may not.
+pub fn run_on(processor: usize) -> bool {
+    // SAFETY: zeros are an empty set, and the call reads the set only.
+    unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(processor, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set) == 0
+    }
+}

@@ -4,8 +4,9 @@
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Pin};
-use softfault_oracle::{Rig, TestStore, byte_at};
+use softfault_oracle::{Rig, TestStore, byte_at, run_on};
 use std::sync::Arc;
+use std::thread;
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -536,6 +537,34 @@ fn the_next_pages_to_evict_are_cleaned_ahead() {
     rig.node.reclaim(32);
     assert!(cache.folio_count() < folios);
     assert_eq!(store.writes().len(), ahead);
+    finish(rig, cache);
+}
+
+/// Where a thread has moved to another processor, its oldest pages are all in the lists of the first.
+#[test]
+fn pages_are_cleaned_ahead_in_their_order_over_all_processors() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(1024)));
+    for (processor, pages) in [0..512, 512..1024].into_iter().enumerate() {
+        let rig = &rig;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                // Where it may not, the pages are in the order all the same.
+                run_on(processor);
+                for page in pages.step_by(2) {
+                    rig.write(start + page * PAGE_SIZE, &[1]).unwrap();
+                }
+            });
+        });
+    }
+    rig.node.clean_ahead();
+    let ahead = store.writes();
+    assert!((32..512).contains(&ahead.len()), "{}", ahead.len());
+    let last = ahead.iter().max().expect("some pages");
+    assert_eq!(
+        *last as usize / 2 + 1,
+        ahead.len(),
+        "not the oldest: {ahead:?}"
+    );
     finish(rig, cache);
 }
 
