@@ -10,6 +10,7 @@ mod anon_run;
 mod begun;
 mod budget;
 mod calls_wait;
+mod clean_ahead;
 mod copy_out;
 mod drawn;
 mod failing;

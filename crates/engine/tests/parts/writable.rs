@@ -4,9 +4,8 @@
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Pin};
-use softfault_oracle::{Rig, TestStore, byte_at, run_on};
+use softfault_oracle::{Rig, TestStore, byte_at};
 use std::sync::Arc;
-use std::thread;
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -24,7 +23,7 @@ pub fn write_back(cache: &PageCache, pages: std::ops::Range<u64>) {
 }
 
 /// A map of the whole store, and where it starts.
-fn scene(store: Arc<TestStore>) -> (Rig, Arc<TestStore>, Arc<PageCache>, usize) {
+pub fn scene(store: Arc<TestStore>) -> (Rig, Arc<TestStore>, Arc<PageCache>, usize) {
     let rig = Rig::new(2048);
     let cache = rig.map_writable(&store);
     let start = cache.addresses().start;
@@ -518,53 +517,6 @@ fn old_pages_are_written_at_the_second_look() {
     assert_eq!(store.writes(), [0, 9]);
     look();
     assert_eq!((store.writes(), store.byte(0)), (vec![0, 9, 0], 2));
-    finish(rig, cache);
-}
-
-/// The next pages to evict are clean by then, after cleaning ahead; no other thread has to write.
-#[test]
-fn the_next_pages_to_evict_are_cleaned_ahead() {
-    let (rig, store, cache, start) = scene(TestStore::new(bytes(1024)));
-    for page in (0..1024).step_by(2) {
-        rig.write(start + page * PAGE_SIZE, &[1]).unwrap();
-    }
-    rig.node.clean_ahead();
-    let ahead = store.writes().len();
-    assert!((32..512).contains(&ahead), "{ahead}");
-    assert_eq!(cache.dirty_pages() as usize, 512 - ahead);
-    // They are there, and go without another write.
-    let folios = cache.folio_count();
-    rig.node.reclaim(32);
-    assert!(cache.folio_count() < folios);
-    assert_eq!(store.writes().len(), ahead);
-    finish(rig, cache);
-}
-
-/// Where a thread has moved to another processor, its oldest pages are all in the lists of the first.
-#[test]
-fn pages_are_cleaned_ahead_in_their_order_over_all_processors() {
-    let (rig, store, cache, start) = scene(TestStore::new(bytes(1024)));
-    for (processor, pages) in [0..512, 512..1024].into_iter().enumerate() {
-        let rig = &rig;
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                // Where it may not, the pages are in the order all the same.
-                run_on(processor);
-                for page in pages.step_by(2) {
-                    rig.write(start + page * PAGE_SIZE, &[1]).unwrap();
-                }
-            });
-        });
-    }
-    rig.node.clean_ahead();
-    let ahead = store.writes();
-    assert!((32..512).contains(&ahead.len()), "{}", ahead.len());
-    let last = ahead.iter().max().expect("some pages");
-    assert_eq!(
-        *last as usize / 2 + 1,
-        ahead.len(),
-        "not the oldest: {ahead:?}"
-    );
     finish(rig, cache);
 }
 
