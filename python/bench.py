@@ -111,7 +111,9 @@ def opened(kind, path, memory, shape=None):
         return np.memmap(path, dtype="i8", mode="r", shape=shape), None
     import softfault
 
-    engine = softfault.Engine(memory=memory, by_kernel=False if kind == "engine" else None)
+    reads = "direct" if kind == "direct" else None
+    by_kernel = None if kind == "softfault" else False
+    engine = softfault.Engine(memory=memory, by_kernel=by_kernel, reads=reads)
     return softfault.memmap(path, dtype="i8", mode="r", shape=shape, engine=engine), engine
 
 
@@ -327,7 +329,7 @@ def take(options, path):
     make_file(path, options.size)
     budget = options.size // 8
     print(f"\n1,000 rows of 4 KiB of {options.size >> 20} MiB under {budget >> 20} MiB, a hundred times, rows/s:")
-    ratios, longest = {"engine": [], "softfault": []}, {}
+    ratios, longest = {"engine": [], "direct": [], "softfault": []}, {}
 
     def note(name, got):
         longest.setdefault(name, []).append(max((gap for gap, _, _ in got["gaps"]), default=0))
@@ -499,4 +501,5 @@ def main():
             path.unlink(missing_ok=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -70,6 +70,35 @@ impl Memory {
         }
     }
 
+    /// Copies rows out, one behind the other, each when it is in memory, while the others are being read. The first error ends
+    /// that; then the bytes are no rows.
+    ///
+    /// # Safety
+    /// As of [`copy_out`](Self::copy_out), for as many bytes at `into` as the rows have.
+    pub(crate) unsafe fn copy_out_many(
+        &self,
+        rows: &[Range<usize>],
+        into: usize,
+    ) -> Result<(), FaultError> {
+        let row = rows.first().map_or(0, Range::len);
+        let mut answers = match self {
+            // SAFETY: the caller's.
+            Self::Served(map) => unsafe {
+                map.copy_out_many(rows, |place| (into + place * row) as *mut u8)
+            },
+            Self::Plain(_) => {
+                let places = (into..).step_by(row.max(1));
+                let copies = rows.iter().zip(places);
+                // SAFETY: the caller's.
+                let copies =
+                    copies.map(|(row, at)| unsafe { self.copy_out(row.start, (at, row.len())) });
+                copies.map(|copied| copied.map(drop)).collect()
+            }
+        }
+        .into_iter();
+        answers.try_for_each(|answer| answer)
+    }
+
     /// Copies bytes in; answers how many there was room for.
     ///
     /// # Safety

@@ -98,10 +98,6 @@ pub(crate) fn all_in(
     Ok(())
 }
 
-/// Bytes of rows that are brought in together: a part of any budget, so that the first rows are there when the last have
-/// come.
-const BATCH: usize = 4 << 20;
-
 /// Copies rows of a map to `out`, one behind the other. `rows` has the first one's address, the stride, a row's bytes, and
 /// how many there are. Copied are those at `start + index * stride` for each of
 /// `indices` (signed, 8 bytes each); a negative one counts from their end.
@@ -143,31 +139,19 @@ pub(crate) fn take_rows(
         let index = unsafe { (indices_at as *const i64).add(place).read_unaligned() };
         row_of(index, count).ok_or(NotTaken::Index(index))
     };
-    let batch = (BATCH / row).max(1);
-    let mut ranges = Vec::with_capacity(batch.min(wanted));
-    let mut take = |places: Range<usize>| {
-        ranges.clear();
-        for place in places.clone() {
-            let offset = (base + index_at(place)? as isize * stride) as usize;
-            ranges.push(offset..offset + row);
-        }
-        for answer in memory.fault_in(&ranges, None) {
-            answer.map_err(NotTaken::Page)?;
-        }
-        for (place, range) in places.zip(&ranges) {
-            let into = (out_at + place * row, row);
-            // SAFETY: within `out`, which is lent to be written to, and is not of this map.
-            let copied = unsafe { memory.copy_out(range.start, into) };
-            copied.map_err(NotTaken::Page)?;
-        }
-        Ok(())
-    };
     let uninterrupted = (UNINTERRUPTED / row).max(1);
+    let mut ranges = Vec::with_capacity(uninterrupted.min(wanted));
     for start in (0..wanted).step_by(uninterrupted) {
         let end = wanted.min(start + uninterrupted);
         let taken = py.detach(|| {
-            let mut batches = (start..end).step_by(batch);
-            batches.try_for_each(|start| take(start..end.min(start + batch)))
+            ranges.clear();
+            for place in start..end {
+                let offset = (base + index_at(place)? as isize * stride) as usize;
+                ranges.push(offset..offset + row);
+            }
+            // SAFETY: within `out`, which is lent to be written to, and is not of this map.
+            let taken = unsafe { memory.copy_out_many(&ranges, out_at + start * row) };
+            taken.map_err(NotTaken::Page)
         });
         taken.map_err(|why| match why {
             NotTaken::Page(error) => of_page(error),

@@ -98,13 +98,28 @@ impl<'a> FaultInMany<'a> {
     }
 
     /// Blocks the calling thread until the result is ready. Signals are delivered meanwhile.
-    pub fn wait(mut self) -> Vec<Result<(), FaultError>> {
+    pub fn wait(self) -> Vec<Result<(), FaultError>> {
+        self.wait_each(&mut |_| {})
+    }
+
+    /// As [`wait`](Self::wait). `arrived` is told the number of each range that is in memory, in any order, while the others are
+    /// being read.
+    pub(crate) fn wait_each(
+        mut self,
+        arrived: &mut dyn FnMut(usize),
+    ) -> Vec<Result<(), FaultError>> {
         match self.begin() {
             Ok((many, map)) => {
                 let managed = map.engine().inner.managed().expect("a map that is served");
-                many.wait(&managed.space, AccessPath::ByLoads, self.until)
+                many.wait_each(&managed.space, AccessPath::ByLoads, self.until, arrived)
             }
-            Err(answer) => self.wait_for_kernel(answer),
+            Err(answer) => {
+                let answers = self.wait_for_kernel(answer);
+                let there = answers.iter().enumerate();
+                let there = there.filter(|(_, answer)| answer.is_ok());
+                there.for_each(|(place, _)| arrived(place));
+                answers
+            }
         }
     }
 

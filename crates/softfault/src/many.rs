@@ -42,16 +42,31 @@ impl Many {
 
     /// Brings them in, in the calling thread.
     pub(crate) fn wait(
-        mut self,
+        self,
         space: &AddressSpace,
         reached: AccessPath,
         until: Option<Instant>,
     ) -> Vec<Result<(), FaultError>> {
+        self.wait_each(space, reached, until, &mut |_| {})
+    }
+
+    /// The same; tells `arrived` of each range that is in, while reads of the others go on.
+    pub(crate) fn wait_each(
+        mut self,
+        space: &AddressSpace,
+        reached: AccessPath,
+        until: Option<Instant>,
+        arrived: &mut dyn FnMut(usize),
+    ) -> Vec<Result<(), FaultError>> {
         let mut masked = reached.masked();
-        while !self.advance(space, until, || {
-            let pending = masked.as_ref().map(|masked| masked.pending());
-            pending.is_some_and(|pending| pending.pending())
-        }) {
+        loop {
+            let pending = || {
+                let pending = masked.as_ref().map(|masked| masked.pending());
+                pending.is_some_and(|pending| pending.pending())
+            };
+            if self.advance(space, until, pending, arrived) {
+                break;
+            }
             masked = masked.map(|masked| masked.deliver_pending());
         }
         drop(masked);
@@ -65,7 +80,7 @@ impl Many {
         until: Option<Instant>,
         is_unwanted: impl Fn() -> bool,
     ) -> Vec<Result<(), FaultError>> {
-        while !self.advance(space, until, &is_unwanted) && !is_unwanted() {}
+        while !self.advance(space, until, &is_unwanted, &mut |_| {}) && !is_unwanted() {}
         self.results()
     }
 
@@ -76,10 +91,11 @@ impl Many {
         space: &AddressSpace,
         until: Option<Instant>,
         interrupt: impl Fn() -> bool,
+        arrived: &mut dyn FnMut(usize),
     ) -> bool {
         let interrupt = WithDeadline(until, interrupt);
         loop {
-            if self.ranges.run(space, &interrupt) {
+            if self.ranges.run_each(space, &interrupt, arrived) {
                 return true;
             }
             if !interrupt.is_over() {

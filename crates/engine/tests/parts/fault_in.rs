@@ -84,6 +84,40 @@ fn scattered_pages_are_read_together_and_once() {
     finish(rig, cache);
 }
 
+/// Each range is told of once, in the order of addresses, while others are being read; those that failed are not.
+#[test]
+fn ranges_are_told_of_as_they_arrive() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::with_queue(pages(FILE), 64);
+    let (cache, start) = random(&rig, &store);
+    let mut ranges = scattered(300);
+    ranges.extend([ranges[7].clone(), 9..9]);
+    let failing = ranges[20].clone();
+    store.fail(failing.start as u64, Some(5));
+    let mut told = Vec::new();
+    let mut reads_at_first = 0;
+    let mut arrived = |place: usize| {
+        if told.is_empty() {
+            reads_at_first = store.reads().len();
+            // What a caller does with the pages may make them go, and read them again.
+            rig.evict_all();
+        }
+        let at = ranges[place].start * PAGE_SIZE;
+        assert_eq!(rig.touch(start + at), Ok(store.byte(at as u64)));
+        told.push(place);
+    };
+    let mut many = many(start, &ranges);
+    assert!(many.run_each(&rig.space, &NeverInterrupted, &mut arrived));
+    let failed: Vec<usize> = many.failed().map(|(place, _)| place).collect();
+    assert_eq!(failed, [20]);
+    assert!(reads_at_first < 300, "{reads_at_first}");
+    assert!(told.is_sorted_by_key(|&place| ranges[place].start));
+    told.sort_unstable();
+    let all: Vec<usize> = (0..ranges.len()).filter(|&place| place != 20).collect();
+    assert_eq!(told, all);
+    finish(rig, cache);
+}
+
 #[test]
 fn files_are_read_together() {
     let rig = Rig::new(PAGES);

@@ -75,6 +75,32 @@ impl MmapRaw {
         either!(&self.0, map => map.read_at(into, offset))
     }
 
+    /// Copies ranges out, each when it is in memory, while the others are being read: `at` says where the bytes of each go. Returns
+    /// the result for each range.
+    ///
+    /// # Safety
+    /// The target bytes of each range are writable, are not part of the map, and nothing else uses them meanwhile.
+    #[doc(hidden)]
+    pub unsafe fn copy_out_many(
+        &self,
+        ranges: &[Range<usize>],
+        at: impl Fn(usize) -> *mut u8,
+    ) -> Vec<Result<(), FaultError>> {
+        let mut failed = Vec::new();
+        let mut copy = |place: usize| {
+            let range = &ranges[place];
+            // SAFETY: as the caller says. A page that was evicted meanwhile is read again.
+            let copied = unsafe { self.copy_out(range.start, (at(place), range.len())) };
+            failed.extend(copied.err().map(|error| (place, error)));
+        };
+        let many = either!(&self.0, map => map.fault_in_many(ranges));
+        let mut answers = many.wait_each(&mut copy);
+        for (place, error) in failed {
+            answers[place] = Err(error);
+        }
+        answers
+    }
+
     /// Copies bytes into the map; returns the number of bytes that had room. An error if the map is read-only.
     ///
     /// # Safety

@@ -96,31 +96,44 @@ impl FaultIn {
         interrupt: &dyn Interrupt,
     ) -> Progress {
         loop {
-            // One VMA after the other, before the first piece is waited for: the reads of all are in flight together.
-            while self.pieces.has_room_for_batch() && self.cursor.take_over(ranges) {
-                if self.waits && interrupt.pending() {
-                    return Progress::Interrupted;
-                }
-                let rest = self.cursor.rest();
-                self.look(space);
-                if self.cursor.rest() == rest {
-                    // No frame is spare, until the pieces in the queue are mapped.
-                    break;
-                }
-            }
-            match self.pieces.first() {
-                Some(piece) => match self.take(piece, space, interrupt) {
-                    Progress::Done => self.pieces.pop(),
-                    Progress::Interrupted => return Progress::Interrupted,
-                    Progress::Failed(addr, why) => {
-                        self.give_up_at(ranges, addr);
-                        return Progress::Failed(addr, why);
-                    }
-                },
-                None if self.cursor.take_over(ranges) => {}
-                None => return Progress::Done,
+            if let Some(progress) = self.step(ranges, space, interrupt) {
+                return progress;
             }
         }
+    }
+
+    /// Starts reads, and brings in the piece that is first in line. `None`: the next step goes on.
+    fn step(
+        &mut self,
+        ranges: &[Range<usize>],
+        space: &AddressSpace,
+        interrupt: &dyn Interrupt,
+    ) -> Option<Progress> {
+        // One VMA after the other, before the first piece is waited for: the reads of all are in flight together.
+        while self.pieces.has_room_for_batch() && self.cursor.take_over(ranges) {
+            if self.waits && interrupt.pending() {
+                return Some(Progress::Interrupted);
+            }
+            let rest = self.cursor.rest();
+            self.look(space);
+            if self.cursor.rest() == rest {
+                // No frame is spare, until the pieces in the queue are mapped.
+                break;
+            }
+        }
+        match self.pieces.first() {
+            Some(piece) => match self.take(piece, space, interrupt) {
+                Progress::Done => self.pieces.pop(),
+                Progress::Interrupted => return Some(Progress::Interrupted),
+                Progress::Failed(addr, why) => {
+                    self.give_up_at(ranges, addr);
+                    return Some(Progress::Failed(addr, why));
+                }
+            },
+            None if self.cursor.take_over(ranges) => {}
+            None => return Some(Progress::Done),
+        }
+        None
     }
 
     /// All pages of the ranges below this address are in, or were. Known while something comes.

@@ -25,6 +25,8 @@ pub struct FaultInMany {
     /// Pages that did not come, by address, and why. Between two of them a range starts: they are
     /// no more than ranges.
     failed: Vec<(usize, FaultInError)>,
+    /// How many of the ranges the caller was told of.
+    told: usize,
 }
 
 impl FaultInMany {
@@ -40,17 +42,48 @@ impl FaultInMany {
             places,
             progress,
             failed: Vec::new(),
+            told: 0,
         }
     }
 
     /// Brings them in. `false` if something else wants the thread: go on when that is done.
     pub fn run(&mut self, space: &AddressSpace, interrupt: &dyn Interrupt) -> bool {
+        self.run_each(space, interrupt, &mut |_| {})
+    }
+
+    /// As [`run`](Self::run). The numbers of ranges that are in are told to `arrived`, in the order of addresses, while reads of the
+    /// others are in flight. Their pages may be evicted again at any time.
+    pub fn run_each(
+        &mut self,
+        space: &AddressSpace,
+        interrupt: &dyn Interrupt,
+        arrived: &mut dyn FnMut(usize),
+    ) -> bool {
         loop {
-            match self.progress.run(&self.ranges, space, interrupt) {
-                Progress::Done => return true,
-                Progress::Interrupted => return false,
-                Progress::Failed(addr, why) => self.failed.push((addr, why)),
+            match self.progress.step(&self.ranges, space, interrupt) {
+                None => {}
+                Some(Progress::Done) => {
+                    self.tell(usize::MAX, arrived);
+                    return true;
+                }
+                Some(Progress::Interrupted) => return false,
+                Some(Progress::Failed(addr, why)) => self.failed.push((addr, why)),
             }
+            if let Some(reached) = self.progress.reached() {
+                self.tell(reached, arrived);
+            }
+        }
+    }
+
+    /// Tells of the ranges that end below an address, but for those that failed.
+    fn tell(&mut self, reached: usize, arrived: &mut dyn FnMut(usize)) {
+        while let Some(range) = self.ranges.get(self.told)
+            && whole_pages(range).end <= reached
+        {
+            if self.failure(range).is_none() {
+                arrived(self.places[self.told]);
+            }
+            self.told += 1;
         }
     }
 
