@@ -305,6 +305,8 @@ def scan(options, path):
         note("rust", rust("sum", path, budget)[0])
         drop(path)
         note("softfault.memmap", child("sum", "softfault", path, budget, 1)[0])
+        drop(path)
+        note("softfault.memmap, past the page cache", child("sum", "direct", path, budget, 1)[0])
         for kib in options.read_ahead:
             with read_ahead(options.device, kib), cgroup(budget) as group:
                 drop(path)
