@@ -70,8 +70,8 @@ impl Memory {
         }
     }
 
-    /// Copies rows out, one behind the other, each when it is in memory, while the others are being read. The first error ends
-    /// that; then the bytes are no rows.
+    /// Copies rows out, one behind the other, each when it is in memory, while the others are being read. After an error the bytes
+    /// are no rows.
     ///
     /// # Safety
     /// As of [`copy_out`](Self::copy_out), for as many bytes at `into` as the rows have.
@@ -87,12 +87,14 @@ impl Memory {
                 map.copy_out_many(rows, |place| (into + place * row) as *mut u8)
             },
             Self::Plain(_) => {
+                let copy = |(row, at): (&Range<usize>, usize)| {
+                    // An error is one here, and not SIGBUS at the copy.
+                    self.fault_in(core::slice::from_ref(row), None).remove(0)?;
+                    // SAFETY: the caller's.
+                    unsafe { self.copy_out(row.start, (at, row.len())) }.map(drop)
+                };
                 let places = (into..).step_by(row.max(1));
-                let copies = rows.iter().zip(places);
-                // SAFETY: the caller's.
-                let copies =
-                    copies.map(|(row, at)| unsafe { self.copy_out(row.start, (at, row.len())) });
-                copies.map(|copied| copied.map(drop)).collect()
+                rows.iter().zip(places).map(copy).collect()
             }
         }
         .into_iter();

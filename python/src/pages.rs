@@ -139,7 +139,8 @@ pub(crate) fn take_rows(
         let index = unsafe { (indices_at as *const i64).add(place).read_unaligned() };
         row_of(index, count).ok_or(NotTaken::Index(index))
     };
-    let uninterrupted = (UNINTERRUPTED / row).max(1);
+    // Each row has some bookkeeping, and the price of a pin.
+    let uninterrupted = (UNINTERRUPTED / row).clamp(1, 1 << 14);
     let mut ranges = Vec::with_capacity(uninterrupted.min(wanted));
     for start in (0..wanted).step_by(uninterrupted) {
         let end = wanted.min(start + uninterrupted);

@@ -1,6 +1,7 @@
 """``memmap``, ``open_memmap``, ``empty``, ``take`` and ``fault_in`` beside numpy's."""
 
 import asyncio
+import mmap
 import multiprocessing
 import os
 import pickle
@@ -211,3 +212,17 @@ def test_memory_larger_than_memory(tmp_path):
         without_swap = softfault.empty(2 * BUDGET, "u1")
         with pytest.raises(MemoryError):
             without_swap.populate(write=True)
+
+
+def test_take_of_a_file_that_became_shorter_is_an_error(tmp_path):
+    """Also of a map that the kernel alone can make: a touch of its own would be SIGBUS."""
+    path = tmp_path / "shorter"
+    np.arange(4096, dtype="u8").tofile(path)
+    with open(path, "r+b") as file:
+        m = softfault.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
+        rows = np.frombuffer(m, dtype="u8").reshape(8, 512)
+        assert np.array_equal(softfault.take(rows, [7, 0]), rows[[7, 0]])
+        file.truncate(4096)
+        assert np.array_equal(softfault.take(rows, [0]), rows[:1])
+        with pytest.raises(OSError):
+            softfault.take(rows, [0, 7])

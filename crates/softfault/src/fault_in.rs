@@ -102,8 +102,8 @@ impl<'a> FaultInMany<'a> {
         self.wait_each(&mut |_| {})
     }
 
-    /// As [`wait`](Self::wait). `arrived` is told the number of each range that is in memory, in any order, while the others are
-    /// being read.
+    /// As [`wait`](Self::wait). `arrived` is told the number of each range that is in memory, in the order of addresses where the engine
+    /// serves them, while the others are being read. No lock is held then.
     pub(crate) fn wait_each(
         mut self,
         arrived: &mut dyn FnMut(usize),
@@ -113,28 +113,26 @@ impl<'a> FaultInMany<'a> {
                 let managed = map.engine().inner.managed().expect("a map that is served");
                 many.wait_each(&managed.space, AccessPath::ByLoads, self.until, arrived)
             }
-            Err(answer) => {
-                let answers = self.wait_for_kernel(answer);
-                let there = answers.iter().enumerate();
-                let there = there.filter(|(_, answer)| answer.is_ok());
-                there.for_each(|(place, _)| arrived(place));
-                answers
-            }
+            Err(answer) => self.wait_for_kernel(answer, arrived),
         }
     }
 
     /// Waits for the ranges of a map that the kernel serves; the kernel already reads them.
-    fn wait_for_kernel(&self, mut answers: Answers) -> Answers {
+    fn wait_for_kernel(&self, mut answers: Answers, arrived: &mut dyn FnMut(usize)) -> Answers {
         let Ok((start, _)) = self.map.place() else {
             return answers;
         };
         let is_over = || self.until.is_some_and(|until| Instant::now() >= until);
-        let asked = self.ranges.iter().zip(&mut answers);
-        for (range, answer) in asked.filter(|(range, answer)| answer.is_ok() && !range.is_empty()) {
-            *answer = match is_over() {
-                true => Err(FaultError::TimedOut),
-                false => self.map.bring_in(start + range.start..start + range.end),
-            };
+        for (place, (range, answer)) in self.ranges.iter().zip(&mut answers).enumerate() {
+            if answer.is_ok() && !range.is_empty() {
+                *answer = match is_over() {
+                    true => Err(FaultError::TimedOut),
+                    false => self.map.bring_in(start + range.start..start + range.end),
+                };
+            }
+            if answer.is_ok() {
+                arrived(place);
+            }
         }
         answers
     }

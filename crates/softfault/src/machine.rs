@@ -2,6 +2,7 @@
 
 use crate::cgroup::memory_cgroups;
 use core::mem::MaybeUninit;
+use softfault_engine::cache::node::LEAST_BYTES;
 use std::path::PathBuf;
 
 /// Physical memory in bytes.
@@ -43,7 +44,7 @@ pub fn memory_limit() -> (usize, Option<PathBuf>) {
 
 /// The budget of an engine that was not told one, where so much memory is.
 pub(crate) fn default_budget(limit: usize) -> usize {
-    limit / 4
+    (limit / 4).max(LEAST_BYTES)
 }
 
 /// Files that this process may have open.

@@ -3,10 +3,14 @@
 use crate::error::FaultError;
 use crate::range::within;
 use crate::reached::AccessPath;
+use core::cell::RefCell;
 use core::ops::Range;
 use softfault_engine::fault::{FaultInError, FaultInMany, Interrupt};
 use softfault_engine::mm::AddressSpace;
 use std::time::Instant;
+
+/// Ranges that are told of at a time.
+const TOLD: usize = 32;
 
 /// Ranges on their way in.
 pub(crate) struct Many {
@@ -50,7 +54,8 @@ impl Many {
         self.wait_each(space, reached, until, &mut |_| {})
     }
 
-    /// The same; tells `arrived` of each range that is in, while reads of the others go on.
+    /// The same; tells `arrived` of each range that is in, some at a time and with signals as they were, while reads of the others go
+    /// on.
     pub(crate) fn wait_each(
         mut self,
         space: &AddressSpace,
@@ -58,18 +63,22 @@ impl Many {
         until: Option<Instant>,
         arrived: &mut dyn FnMut(usize),
     ) -> Vec<Result<(), FaultError>> {
-        let mut masked = reached.masked();
+        let told = RefCell::new(Vec::with_capacity(TOLD));
         loop {
-            let pending = || {
+            let masked = reached.masked();
+            let wanted = || {
                 let pending = masked.as_ref().map(|masked| masked.pending());
-                pending.is_some_and(|pending| pending.pending())
+                told.borrow().len() >= TOLD || pending.is_some_and(|pending| pending.pending())
             };
-            if self.advance(space, until, pending, arrived) {
+            let is_done = self.advance(space, until, wanted, &mut |place| {
+                told.borrow_mut().push(place);
+            });
+            drop(masked);
+            told.borrow_mut().drain(..).for_each(&mut *arrived);
+            if is_done {
                 break;
             }
-            masked = masked.map(|masked| masked.deliver_pending());
         }
-        drop(masked);
         self.results()
     }
 

@@ -204,6 +204,8 @@ fn with_hint(why: Error, args: &RunArgs) -> Error {
 /// Bytes of swap for each byte of the budget.
 const TIMES_MEMORY: u64 = 4;
 const SWAP: &str = "SOFTFAULT_SWAP";
+/// A page.
+const LEAST_SWAP: usize = 4096;
 
 /// Puts the swap setting into the environment, from the option or from the environment.
 fn set_swap(args: &RunArgs) -> Result<(), Error> {
@@ -235,7 +237,18 @@ fn swap_for_program(said: &OsStr) -> Result<OsString, Error> {
             let memory = budget::said().unwrap_or_else(softfault::default_memory) as u64;
             swap.push(format!(":{}", memory.saturating_mul(TIMES_MEMORY)));
         }
-        false => swap.push(OsStr::from_bytes(size)),
+        false => {
+            let digits = size
+                .get(1..)
+                .and_then(|size| core::str::from_utf8(size).ok());
+            if digits
+                .and_then(softfault::parse_bytes)
+                .is_some_and(|bytes| bytes < LEAST_SWAP)
+            {
+                return Err(wrong("the size is less than a page".to_owned()));
+            }
+            swap.push(OsStr::from_bytes(size));
+        }
     }
     Ok(swap)
 }

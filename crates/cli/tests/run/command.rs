@@ -15,6 +15,7 @@ fn impossible_options_are_an_error_of_one_line() {
         (&["--anonymous"], "--anonymous needs --swap"),
         (&["--swap", "/no/such/place:1G"], "no directory"),
         (&["--swap", "/tmp:lots"], "no size"),
+        (&["--swap", "/tmp:1K"], "less than a page"),
         (&["--match", "a\nb"], "line breaks"),
     ];
     for (arguments, why) in refused {

@@ -1,12 +1,13 @@
 //! Writing back ahead of need: the next pages to evict are clean by then, and a thread that needs their memory waits for no
 //! device. A thread of the engine's owner sleeps until an eviction where there are dirty pages.
 
+use super::lists::Turns;
 use super::write_back::Order;
 use crate::cache::Node;
 use sync::atomic::Ordering;
 use sync::wait::WaitWord;
 
-/// Pages that are looked at for a batch, at most: faults wait for a shard's lock meanwhile.
+/// Pages of each shard that are looked at for a batch, at most: faults wait for its lock meanwhile.
 const LOOK: usize = 1024;
 /// Batches of one call.
 const BATCHES: usize = 16;
@@ -39,19 +40,20 @@ impl Node {
     /// Writes back the dirty pages of the folios that go next, in some batches. The folios stay where they are. The number of batches
     /// is limited, because others may make more pages dirty all the time, and the caller has other work.
     pub fn clean_ahead(&self) {
+        let look = (self.budget.limit() as usize / 32).min(LOOK);
+        let mut turns = Turns::new(look);
         for _ in 0..BATCHES {
-            if !self.clean_some() {
+            if !self.clean_some(&mut turns) {
                 break;
             }
         }
     }
 
     /// A batch of them; true if that made some of them clean.
-    fn clean_some(&self) -> bool {
+    fn clean_some(&self, turns: &mut Turns) -> bool {
         let mut batch = self.lru.batches.take();
         let (folios, sheet) = batch.cleaning();
-        let look = (self.budget.limit() as usize / 32).min(LOOK);
-        let found = self.lru.lists.next_dirty(&self.folios, look, folios);
+        let found = self.lru.lists.next_dirty(&self.folios, turns, folios);
         let (mut claimed, mut pages) = (0, 0);
         let mut cache = core::ptr::null();
         for place in 0..found {

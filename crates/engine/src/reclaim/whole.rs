@@ -29,25 +29,27 @@ impl Node {
         rest: RestOfRow,
     ) -> usize {
         let (mut count, mut at, mut left) = (count, 0, 0);
-        // The last row that the batch was found to have all of.
-        let mut complete = 0..0;
+        // The last row that the batch was found to have all of, and the last one that stays.
+        let (mut complete, mut stuck) = (0..0, 0..0);
         while at < count {
             let folio = self.folios.get(batch.folios[at]);
-            let mut stays = false;
-            if !complete.contains(&folio.range().start) && self.is_in_piece(folio) {
+            let start = folio.range().start;
+            let mut stays = stuck.contains(&start);
+            if !stays && !complete.contains(&start) && self.is_in_piece(folio) {
                 if rest == RestOfRow::Goes {
                     // The added folios are looked at in their turn.
                     count = self.add_rest(batch, (left, at, count), folio);
                 }
-                // A row that has no room beside what goes is for the next batch.
+                // A row that has no room beside what goes is for a later batch.
                 let is_next = rest == RestOfRow::Goes && count == BATCH && left > 0;
                 if self.has_all(batch, (left, at, count), folio) {
-                    complete = span(folio.range().start);
+                    complete = span(start);
                 } else {
                     stays = is_next || !self.split(folio, rest) && rest == RestOfRow::Goes;
                 }
             }
             if stays {
+                stuck = span(start);
                 self.lru.lists.add(&self.folios, folio);
                 folio.unlock();
             } else {

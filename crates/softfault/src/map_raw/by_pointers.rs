@@ -89,7 +89,7 @@ impl MmapRaw {
         let mut failed = Vec::new();
         let mut copy = |place: usize| {
             let range = &ranges[place];
-            // SAFETY: as the caller says. A page that was evicted meanwhile is read again.
+            // SAFETY: as the caller says. No lock is held, and a page that was evicted meanwhile is read again.
             let copied = unsafe { self.copy_out(range.start, (at(place), range.len())) };
             failed.extend(copied.err().map(|error| (place, error)));
         };

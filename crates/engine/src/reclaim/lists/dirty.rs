@@ -1,8 +1,8 @@
 //! The dirty folios that go next, for write-back ahead of need.
 
-use super::Lists;
 use super::next::age_of;
 use super::shard::LockedShard;
+use super::{Lists, SHARDS};
 use crate::cache::folio::{Folio, NO_FOLIO, flag};
 use crate::slab::Slab;
 use core::cmp::Reverse;
@@ -11,17 +11,33 @@ use sync::atomic::Ordering;
 /// The turn of a mapped folio: inactive folios go before active ones, and older ones before younger ones.
 type Turn = (usize, Reverse<u32>);
 
+/// The turns of folios that are looked at, and the pages of each. Made before a lock is taken, because the memory of an allocator may be
+/// of an engine, and a fault there takes the lists' locks.
+pub(in crate::reclaim) struct Turns {
+    turns: Vec<(Turn, usize)>,
+    pages: usize,
+}
+
+impl Turns {
+    /// Room to look at so many pages of each shard.
+    pub(in crate::reclaim) fn new(pages: usize) -> Self {
+        // One folio more of either list ends the look.
+        let turns = Vec::with_capacity(SHARDS * (pages + 2));
+        Self { turns, pages }
+    }
+}
+
 impl Lists {
-    /// The dirty ones of the folios that go next, which are `pages` pages in all; returns how many. They stay on
-    /// their lists.
+    /// The dirty ones of the folios that go next, which are as many pages in all as `turns` looks at; returns how many. They stay on
+    /// their lists. Inactive ones come first, although reclaim prefers active ones while there are too many of them.
     pub(in crate::reclaim) fn next_dirty(
         &self,
         folios: &Slab<Folio>,
-        pages: usize,
+        turns: &mut Turns,
         out: &mut [u32],
     ) -> usize {
         let now = self.clock.now();
-        let last = self.last_of_next(folios, pages, now);
+        let last = self.last_of_next(folios, turns, now);
         let mut count = 0;
         for shard in self.shards() {
             each_mapped(&shard, folios, now, |folio, turn| {
@@ -37,23 +53,24 @@ impl Lists {
         count
     }
 
-    /// The turn of the last of the next `pages` pages. The folios of a thread are in the shards of the processors that it ran on, so
+    /// The turn of the last of the next pages. The folios of a thread are in the shards of the processors that it ran on, so
     /// that all of the next ones may be in one shard.
-    fn last_of_next(&self, folios: &Slab<Folio>, pages: usize, now: u32) -> Turn {
-        let mut turns = Vec::new();
+    fn last_of_next(&self, folios: &Slab<Folio>, turns: &mut Turns, now: u32) -> Turn {
+        let Turns { turns, pages } = turns;
+        turns.clear();
         for shard in self.shards() {
             let mut looked_at = 0;
             each_mapped(&shard, folios, now, |folio, turn| {
                 turns.push((turn, folio.pages()));
                 looked_at += folio.pages();
-                looked_at < pages
+                looked_at < *pages
             });
         }
         turns.sort_unstable();
         let mut counted = 0;
         let is_enough = |&&(_, of_folio): &&(Turn, usize)| {
             counted += of_folio;
-            counted >= pages
+            counted >= *pages
         };
         let last = turns.iter().find(is_enough).or(turns.last());
         last.map_or((0, Reverse(u32::MAX)), |&(turn, _)| turn)
