@@ -180,15 +180,15 @@ impl<const FANOUT: usize> TypeStable for Node<FANOUT> {
     }
 }
 
-/// All the changes of one verb: the versions of its nodes are odd until this
-/// is dropped, so that readers see all the changes or none.
+/// One change of several nodes: their versions are odd until this is dropped, so
+/// that readers see all of it or nothing.
 pub(super) struct Changes<'a, const FANOUT: usize> {
     nodes: [Option<&'a Node<FANOUT>>; MOST_NODES],
     count: usize,
 }
 
-/// The most nodes of one verb: per level one of the path and two beside it.
-const MOST_NODES: usize = 3 * super::MAX_LEVELS;
+/// The most nodes of one change: per level one of the path and a new one beside it.
+const MOST_NODES: usize = 2 * super::MAX_LEVELS;
 
 impl<'a, const FANOUT: usize> Changes<'a, FANOUT> {
     /// No changes.
