@@ -23,6 +23,10 @@ doctor *arguments:
 ci:
     .ci/run
 
+# Tests that fail now and then: in any order, on one to five threads, on cases that nobody has tried: just hunt 10
+hunt rounds="1":
+    .ci/hunt {{ rounds }}
+
 # A release without its tag: what is not ready, and all that would be published
 release-dry-run version:
     .ci/release --dry-run {{ version }}
