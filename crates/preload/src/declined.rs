@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::os::fd::RawFd;
 
 /// softfault failed, as of env(1).
-const FAILED: i32 = 125;
+pub const FAILED: i32 = 125;
 
 /// A mapping is the kernel's. In a thread that is not inside.
 #[cold]

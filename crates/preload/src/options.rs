@@ -12,6 +12,8 @@
 //! | `SOFTFAULT_RUN_STRICT` | `1`: a process of which a mapping is declined that would have been taken ends |
 //! | `SOFTFAULT_RUN_STATS` | `text` or `json`: write statistics at exit |
 //! | `SOFTFAULT_RUN_STATS_FILE` | where to: a file to append to; without, the standard error |
+//!
+//! A change of this file makes another stamp (`stamp.rs`): the command and the library of two stamps refuse each other.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 use softfault::Swap;

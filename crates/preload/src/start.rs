@@ -1,6 +1,6 @@
 //! When the library is loaded, and when the process ends.
 
-use crate::{declined, fork, hooks, options, stats, table, tree};
+use crate::{declined, fits, fork, hooks, options, stats, table, tree};
 
 /// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
 #[used]
@@ -13,6 +13,7 @@ static LOADED: extern "C" fn() = loaded;
 static ENDS: extern "C" fn() = ends;
 
 extern "C" fn loaded() {
+    fits::check();
     fork::watch();
     declined::remember_standard_error();
     options::get();

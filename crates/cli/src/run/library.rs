@@ -1,6 +1,7 @@
-//! Where the library is that is loaded before the program's own.
+//! The library that is loaded before the program's own: where it is, and whether it is of this command's build.
 
-use super::not_begun;
+use super::elf::Head;
+use super::{not_begun, stamp};
 use crate::error::Error;
 use std::env::{current_exe, var_os};
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,26 @@ pub fn find() -> Result<PathBuf, Error> {
         )));
     }
     Ok(found)
+}
+
+/// An error with both builds, if the library is of another than this command: it would pass over options that it does not know.
+pub fn fits(library: &Path) -> Result<(), Error> {
+    let note = Head::read(library)
+        .ok()
+        .and_then(|head| head.note(stamp::NOTE));
+    let theirs = match note {
+        Some(note) if note == stamp::STAMP.as_bytes() => return Ok(()),
+        Some(note) => format!("of softfault {}", note.escape_ascii()),
+        None => "of no known build".to_owned(),
+    };
+    let us = current_exe().map_err(not_begun::failed)?;
+    Err(not_begun::failed(format_args!(
+        "the library {}, {theirs}, does not fit {}, of softfault {}: make both anew \
+         (cargo build --release -p softfault-cli -p softfault-preload)",
+        library.display(),
+        us.display(),
+        stamp::STAMP
+    )))
 }
 
 fn beside_us() -> Result<PathBuf, Error> {

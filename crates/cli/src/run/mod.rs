@@ -4,11 +4,15 @@
 //! the signals and the terminal are the program's.
 
 mod budget;
+mod elf;
 mod library;
 mod manual;
 mod not_begun;
 mod program;
 mod signals;
+// The library's own file: both have to have the same stamp.
+#[path = "../../../preload/src/stamp.rs"]
+mod stamp;
 mod tree;
 mod variables;
 
@@ -109,6 +113,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let program = Program::find(&args.program[0]).map_err(|why| with_hint(why, args))?;
     program.can_be_preloaded()?;
     let library = library::find()?;
+    library::fits(&library)?;
     if variables::said(variables::FAULTS).is_some_and(|how| how == "messages")
         && let Some((found, mend)) = doctor::no_messages()
     {
@@ -128,6 +133,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
         preloaded.push(others);
     }
     set("LD_PRELOAD", &preloaded);
+    set(stamp::VARIABLE, stamp::STAMP.as_ref());
     set("ASAN_OPTIONS", &asan_options());
     become_program(&program, &args.program)
 }

@@ -1,7 +1,7 @@
 //! The variables that the library in the program reads, when all options are in them: a value that cannot be used ends the
 //! command, and a name that nobody knows is told.
 
-use super::tree;
+use super::{stamp, tree};
 use crate::error::Error;
 use softfault::{VARIABLES, check_environment, parse_bytes, setting};
 use std::env::{var_os, vars_os};
@@ -24,7 +24,7 @@ pub const PRELOAD: &str = "SOFTFAULT_PRELOAD";
 type WhyNot = fn(&OsStr) -> Option<&'static str>;
 
 /// Those of `softfault run`.
-const OURS: [(&str, WhyNot); 11] = [
+const OURS: [(&str, WhyNot); 12] = [
     (MIN_SIZE, |value| {
         match value.to_str().and_then(parse_bytes) {
             Some(_) => None,
@@ -45,6 +45,7 @@ const OURS: [(&str, WhyNot); 11] = [
     }),
     (STATS_FILE, absolute),
     (tree::VARIABLE, absolute),
+    (stamp::VARIABLE, |_| None),
     (PRELOAD, |_| None),
 ];
 

@@ -5,6 +5,7 @@
 mod assurance;
 mod beside;
 mod budget;
+mod builds;
 mod calls;
 mod cases;
 mod command;
