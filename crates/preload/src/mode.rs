@@ -37,9 +37,8 @@ fn allowed() -> Mode {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: makes a file descriptor.
     let by_call = || opens(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
-    let by_device = || opens(open(c"/dev/userfaultfd", libc::O_RDWR));
     // An engine looks at pages by the last.
-    match (by_call() || by_device()) && opens(open(c"/proc/self/mem", libc::O_RDONLY)) {
+    match (by_device() || by_call()) && opens(open(c"/proc/self/mem", libc::O_RDONLY)) {
         true => Mode::Messages,
         false => Mode::Signals,
     }
@@ -78,6 +77,17 @@ fn open(path: &CStr, flags: c_int) -> c_long {
     let (at, flags) = (libc::AT_FDCWD, flags | libc::O_CLOEXEC);
     // SAFETY: a path that ends in zero.
     unsafe { libc::syscall(libc::SYS_openat, at, path.as_ptr(), flags) }
+}
+
+/// Makes one by the device: a process may be allowed to open it, and not that.
+fn by_device() -> bool {
+    /// `USERFAULTFD_IOC_NEW`: `_IO(0xAA, 0x00)`.
+    const NEW: c_long = 0xAA00;
+    let device = open(c"/dev/userfaultfd", libc::O_RDWR);
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: makes a file descriptor.
+    let made = device >= 0 && opens(unsafe { libc::syscall(libc::SYS_ioctl, device, NEW, flags) });
+    opens(device) && made
 }
 
 /// True if this is a descriptor, which was just made and nobody knows.

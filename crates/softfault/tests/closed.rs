@@ -5,7 +5,9 @@
 mod files;
 
 use files::{byte_at, check, made_file};
-use softfault::{Advice, Engine, Fallback, Mmap, MmapOptions, RemapOptions, UncheckedAdvice};
+use softfault::{
+    Advice, Engine, Fallback, Faults, Mmap, MmapOptions, RemapOptions, UncheckedAdvice,
+};
 use std::process::Command;
 
 const SCENARIO: &str = "SOFTFAULT_TEST_CLOSED";
@@ -47,6 +49,34 @@ fn refuse(call: libc::c_long) {
         let answer = libc::syscall(libc::SYS_seccomp, 1, tsync, &program);
         assert_eq!(answer, 0, "seccomp");
     }
+}
+
+/// They need the call only where the device cannot be opened.
+#[test]
+fn messages_come_by_the_device_without_the_call() {
+    if scenario().is_none() {
+        return in_child("messages_come_by_the_device_without_the_call", "device");
+    }
+    refuse(libc::SYS_userfaultfd);
+    let engine = Engine::builder().by_kernel(false).faults(Faults::Messages);
+    let mut device = std::fs::File::options();
+    if device
+        .read(true)
+        .write(true)
+        .open("/dev/userfaultfd")
+        .is_err()
+    {
+        let refused = engine.build().unwrap_err();
+        return assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
+    }
+    let engine = engine.build().unwrap();
+    let file = made_file("closed-messages", 1 << 20);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    for page in 0..256 {
+        check(&map, page * 4096 + page);
+    }
+    assert!(map.is_managed());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The answer as a table, as JSON, and in a line.
 
 use super::check::{Finding, State};
-use super::served_fault;
+use super::{run_messages, served_fault};
 use crate::table::Table;
 
 /// Columns of the widest terminal that the table uses.
@@ -31,15 +31,21 @@ pub fn json(findings: &[Finding]) -> String {
 
 /// Whether maps can be served.
 pub fn is_served(findings: &[Finding]) -> bool {
-    findings
-        .iter()
-        .any(|finding| finding.name == served_fault::NAME && finding.state == State::Ok)
+    is_ok(findings, served_fault::NAME)
+}
+
+fn is_ok(findings: &[Finding], name: &str) -> bool {
+    let mut named = findings.iter().filter(|finding| finding.name == name);
+    named.any(|finding| finding.state == State::Ok)
 }
 
 /// All of it in a line.
 pub fn summary(findings: &[Finding]) -> String {
     let verdict = match is_served(findings) {
         true => "Maps can be served here",
+        false if is_ok(findings, run_messages::NAME) => {
+            "No map can be served here, but by messages (softfault run, or SOFTFAULT_FAULTS=messages)"
+        }
         false => "No map can be served here",
     };
     let named = |state| {
@@ -103,5 +109,8 @@ mod tests {
             summary(&findings[1..2]),
             "No map can be served here; slower: a.\n"
         );
+        let findings = [finding(run_messages::NAME, State::Ok)];
+        assert!(!is_served(&findings));
+        assert!(summary(&findings).contains("but by messages"));
     }
 }

@@ -6,6 +6,8 @@ mod compare;
 mod doctor;
 mod documented;
 mod edges;
+#[path = "../run/filter.rs"]
+mod filter;
 mod full_disk;
 mod generated;
 mod hugetlb;

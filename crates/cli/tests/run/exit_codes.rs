@@ -1,7 +1,9 @@
 //! Exit codes: 125, 126 and 127 as of env(1), and otherwise the program's own.
 
+use crate::cases::Cases;
 use crate::elsewhere::{Elsewhere, is_root};
-use crate::{compile, directory, refuses, softfault_run, unwritten};
+use crate::filter::{KILL, REFUSE, closed};
+use crate::{compile, directory, refuses, softfault_run, stats, unwritten};
 use softfault_skip::skipped;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -143,4 +145,36 @@ fn messages_are_refused_before_the_program_starts() {
             found,
         );
     }
+}
+
+/// Where userfaultfd(2) is closed, and so faults by signals, messages come by the device, or are refused in a line.
+#[test]
+fn messages_come_by_the_device_where_the_call_is_closed() {
+    let Some(cases) = Cases::get() else { return };
+    let call = [libc::SYS_userfaultfd];
+    let mut device = fs::File::options();
+    if device
+        .read(true)
+        .write(true)
+        .open("/dev/userfaultfd")
+        .is_err()
+    {
+        let mut with = softfault_run();
+        with.args(["--faults", "messages", "--", "echo", "ran"]);
+        let why = "userfaultfd(2): Operation not permitted";
+        return refuses(closed(&mut with, &call, REFUSE), 125, why);
+    }
+    for action in [REFUSE, KILL] {
+        let written = cases.stats_file("by-device");
+        let mut with = cases.with("twice", &written);
+        with.env("SOFTFAULT_RUN_FAULTS", "messages");
+        let with = closed(&mut with, &call, action).output().unwrap();
+        assert!(with.status.success(), "{with:?}");
+        assert_eq!(stats::read(&written)[0].taken(), 2);
+    }
+    // No engine can be made: told before the program begins.
+    let mut with = softfault_run();
+    with.args(["--faults", "messages", "--", "echo", "ran"]);
+    let why = "madvise is denied";
+    refuses(closed(&mut with, &[libc::SYS_madvise], REFUSE), 125, why);
 }

@@ -12,6 +12,7 @@ mod command;
 mod documented;
 mod elsewhere;
 mod exit_codes;
+mod filter;
 mod library;
 mod lives;
 mod malloc;

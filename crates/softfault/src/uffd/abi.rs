@@ -153,9 +153,13 @@ pub struct Offers {
     pub moves: bool,
 }
 
-/// The kernel's features, or the errno with which it refuses all.
-pub fn ask() -> Result<Offers, c_int> {
-    let (_, features) = with_features(0, Allowed::UserMode)?;
+/// The kernel's features, or the errno with which it refuses all. It is asked as for the descriptors that are used: a filter may
+/// refuse userfaultfd(2) and leave the device.
+pub fn ask(faults: Faults) -> Result<Offers, c_int> {
+    let (_, features) = match faults {
+        Faults::Signals | Faults::Threads => with_features(0, Allowed::UserMode)?,
+        Faults::Messages => for_messages(|allowed| with_features(0, allowed))?,
+    };
     Ok(Offers {
         protect: features & UFFD_FEATURE_PAGEFAULT_FLAG_WP != 0,
         moves: features & UFFD_FEATURE_MOVE != 0,
@@ -179,11 +183,9 @@ pub fn open(offers: Offers, faults: Faults) -> Result<Working, c_int> {
         Faults::Messages => {
             let least = UFFD_FEATURE_THREAD_ID | protect;
             let all = least | UFFD_FEATURE_EXACT_ADDRESS | UFFD_FEATURE_POISON;
-            let with = |features| {
-                let by_device = with_features(features, Allowed::ByDevice);
-                by_device.or_else(|_| with_features(features, Allowed::ByCall))
-            };
-            with(all).or_else(|_| with(least))
+            for_messages(|allowed| {
+                with_features(all, allowed).or_else(|_| with_features(least, allowed))
+            })
         }
     };
     opened.map(|(fd, _)| fd)
@@ -246,6 +248,12 @@ fn with_features(features: u64, allowed: Allowed) -> Result<(Working, u64), c_in
     // SAFETY: the structure is the one that this ioctl takes.
     unsafe { fd.call_guarded(libc::SYS_ioctl, args) }?;
     Ok((fd, api.features))
+}
+
+/// The same for faults of the kernel too, by whichever way is open. The device first: a filter may kill the caller of
+/// userfaultfd(2).
+fn for_messages<T>(open: impl Fn(Allowed) -> Result<T, c_int>) -> Result<T, c_int> {
+    open(Allowed::ByDevice).or_else(|_| open(Allowed::ByCall))
 }
 
 /// An ioctl that no other file knows. By another userfaultfd of the process it would do the

@@ -78,7 +78,7 @@ pub struct UffdMmu {
 impl UffdMmu {
     /// The page tables, or the errno with which the kernel refuses them.
     pub fn new(faults: Faults) -> Result<Self, c_int> {
-        let mut offers = abi::ask()?;
+        let mut offers = abi::ask(faults)?;
         // A message says it.
         offers.protect &= KNOWS_WRITES || faults.by_threads();
         Self::with(offers, faults, Pagemap::new())

@@ -27,7 +27,7 @@ fn real() -> UffdMmu {
 
 /// Page tables as an older kernel gives them.
 fn without(less: impl FnOnce(&mut Offers), scan: bool) -> UffdMmu {
-    let mut offers = abi::ask().unwrap();
+    let mut offers = abi::ask(Faults::Signals).unwrap();
     less(&mut offers);
     let pagemap = match scan {
         true => Pagemap::new(),
