@@ -16,6 +16,7 @@ mod pagemap_scan;
 mod place;
 mod read_ahead;
 mod report;
+mod run_library;
 mod run_messages;
 mod served_fault;
 mod swap_file;
@@ -43,13 +44,14 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// All checks, in the order of the table: needs of maps, features that make them fast, needs of swap, of the lab and of huge
+/// All checks, in the order of the table: needs of maps, and of `softfault run`, features that make them fast, needs of swap, of the lab and of huge
 /// memory. A feature that none of them uses is not tried.
 const CHECKS: &[Check] = &[
     machine::KERNEL,
     userfaultfd::OPENED,
     userfaultfd::SIGBUS_MODE,
     served_fault::CHECK,
+    run_library::CHECK,
     run_messages::CHECK,
     files::DIRECT_READS,
     read_ahead::IO_SUBMIT,

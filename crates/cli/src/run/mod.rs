@@ -112,8 +112,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     }
     let program = Program::find(&args.program[0]).map_err(|why| with_hint(why, args))?;
     program.can_be_preloaded()?;
-    let library = library::find()?;
-    library::fits(&library)?;
+    let library = library()?;
     if variables::said(variables::FAULTS).is_some_and(|how| how == "messages")
         && let Some((found, mend)) = doctor::no_messages()
     {
@@ -136,6 +135,13 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     set(stamp::VARIABLE, stamp::STAMP.as_ref());
     set("ASAN_OPTIONS", &asan_options());
     become_program(&program, &args.program)
+}
+
+/// The library that is loaded before the program's own, which takes this command's options.
+pub fn library() -> Result<PathBuf, Error> {
+    let library = library::find()?;
+    library::fits(&library)?;
+    Ok(library)
 }
 
 fn set(name: &str, value: &OsStr) {

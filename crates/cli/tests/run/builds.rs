@@ -22,9 +22,19 @@ fn other(stamp: &str) -> String {
     format!("{rest}{}", if last == "0" { "1" } else { "0" })
 }
 
+/// What `doctor` says of the library.
+fn doctor(place: &Elsewhere) -> String {
+    let said = place.softfault(&["doctor", "--json"]).output().unwrap();
+    let rows: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    let mut rows = rows.as_array().unwrap().iter();
+    let row = rows.find(|row| row["name"] == "run-library").unwrap();
+    row["state"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn the_command_refuses_a_library_of_another_build() {
     let (ours, place) = (stamp(), Elsewhere::new());
+    assert_eq!(doctor(&place), "ok");
     let theirs = other(&ours);
     let mut library = fs::read(place.library()).unwrap();
     let stamps = library.windows(ours.len()).enumerate();
@@ -35,6 +45,7 @@ fn the_command_refuses_a_library_of_another_build() {
         library[at..at + theirs.len()].copy_from_slice(theirs.as_bytes());
     }
     fs::write(place.library(), library).unwrap();
+    assert_eq!(doctor(&place), "missing");
     let arguments = ["run", "--strict", "--", "echo", "ran"];
     for named in [&ours, &theirs] {
         let named = format!("of softfault {named}");

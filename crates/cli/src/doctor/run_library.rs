@@ -1,0 +1,20 @@
+//! Whether `softfault run` finds the library that it loads into programs, and whether that takes this command's options.
+
+use super::check::{Check, Tried, Whereabouts};
+use crate::run;
+
+pub const CHECK: Check = Check {
+    name: "run-library",
+    costs: "softfault run begins no program",
+    run: |_| match run::library() {
+        Ok(library) => Tried::ok(format!(
+            "{}, which takes this command's options",
+            library.display()
+        )),
+        Err(why) => Tried::missing(
+            why.to_string(),
+            "put the command and the library of one build into one directory, or name the library in SOFTFAULT_PRELOAD",
+        ),
+    },
+    whereabouts: Whereabouts::Here,
+};
