@@ -284,7 +284,7 @@ pub(crate) fn parse_size(text: &str) -> PyResult<usize> {
     let size = softfault::parse_bytes(text);
     size.ok_or_else(|| {
         PyValueError::new_err(format!(
-            "{text:?} is no size: a size is a number of bytes, or a number followed by K, M, G or T"
+            "{text:?} is no size: a size is a whole number of bytes, or one followed by K, M, G or T"
         ))
     })
 }

@@ -38,7 +38,7 @@ const COHERENCE: &str = "SOFTFAULT_COHERENCE";
 const SMALL_MAPS: &str = "SOFTFAULT_SMALL_MAPS";
 const STATS: &str = "SOFTFAULT_STATS";
 
-const SIZE: &str = "a size is a number of bytes, or a number followed by K, M, G or T";
+const SIZE: &str = "a size is a whole number of bytes, or one followed by K, M, G or T";
 
 /// The default engine's budget, if the variable is set.
 pub(crate) fn memory() -> io::Result<Option<usize>> {

@@ -117,8 +117,7 @@ pub(crate) fn map(error: MapError) -> io::Error {
             let (needed, left, limit) = (kib(short.needed), kib(short.left), kib(short.limit));
             no_memory(&format!(
                 "the page tables of the map need {needed} KiB of the memory budget, and \
-                 {left} KiB of the {limit} KiB for maps are free: drop maps or pins, or raise the \
-                 budget (Builder::memory, Engine::set_memory, SOFTFAULT_MEMORY)"
+                 {left} KiB of the {limit} KiB for maps are free: drop maps or pins, or raise the budget"
             ))
         }
     }
@@ -166,15 +165,13 @@ pub(crate) fn no_memory(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, message)
 }
 
-/// The error of a kernel that refuses userfaultfd, and the remedies.
+/// The error of a kernel that refuses userfaultfd, and the remedy. The texts of errors have no names of Rust: programs in other
+/// languages get them, and programs under `softfault run`.
 pub(crate) fn closed(errno: i32) -> io::Error {
     let why = io::Error::from_raw_os_error(errno);
     io::Error::new(
         io::ErrorKind::Unsupported,
-        format!(
-            "userfaultfd is closed here ({why}): `softfault doctor` says how to open it; \
-             Fallback::Kernel uses the kernel's mmap instead, Builder::build_soft needs no userfaultfd"
-        ),
+        format!("userfaultfd is closed here ({why}): `softfault doctor` says how to open it"),
     )
 }
 
@@ -193,7 +190,7 @@ pub(crate) fn above_most(asked: usize, most: usize) -> io::Error {
     let (asked, most) = (asked >> 20, most >> 20);
     invalid(&format!(
         "a budget of {asked} MiB is above the engine's most_memory, {most} MiB: \
-         build the engine with more (Builder::most_memory)"
+         make the engine with a larger one"
     ))
 }
 
@@ -244,4 +241,24 @@ pub(crate) fn past_end() -> io::Error {
 pub(crate) fn too_large() -> io::Error {
     let message = "the map would be larger than the address space";
     io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_have_no_names_of_rust() {
+        let errors = [
+            closed(libc::EPERM),
+            beyond_machine(2 << 30, 1 << 30),
+            above_most(2 << 30, 1 << 30),
+            budget(NodeError::BudgetTooLarge),
+            mmu(MmuError::System(libc::EAGAIN)),
+            mm(MmError::Locked),
+        ];
+        for error in errors {
+            assert!(!error.to_string().contains("::"), "{error}");
+        }
+    }
 }

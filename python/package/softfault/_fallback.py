@@ -138,5 +138,5 @@ def parse_size(text):
     shift = {"K": 10, "M": 20, "G": 30, "T": 40}.get(number[-1:], 0)
     digits = number[:-1] if shift else number
     if not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"{text!r} is no size: a size is a number of bytes, or a number followed by K, M, G or T")
+        raise ValueError(f"{text!r} is no size: a size is a whole number of bytes, or one followed by K, M, G or T")
     return int(digits) << shift

@@ -35,13 +35,13 @@ impl From<NoProcess> for io::Error {
             NoProcess::Closed(errno) => error::closed(errno),
             NoProcess::OtherFaults(made) => error::invalid(match made {
                 Faults::Signals => {
-                    "an earlier engine of this process has Faults::Signals: all engines of a process need the same"
+                    "an earlier engine of this process has faults by signals: all engines of a process need the same"
                 }
                 Faults::Threads => {
-                    "an earlier engine of this process has Faults::Threads: all engines of a process need the same"
+                    "an earlier engine of this process has faults by threads: all engines of a process need the same"
                 }
                 Faults::Messages => {
-                    "an earlier engine of this process has Faults::Messages: all engines of a process need the same"
+                    "an earlier engine of this process has faults by messages: all engines of a process need the same"
                 }
             }),
             NoProcess::NoThread(errno) => {
