@@ -140,6 +140,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let mut parts = text.split("\n\n");
         let wrong = in_a_line(parts.next().unwrap_or(&text));
         let tip = parts.find_map(|part| part.trim_start().strip_prefix("tip: ")?.lines().next());
+        // A number below zero is no file of this name.
+        let is_number = |tip: &str| {
+            let rest = tip.strip_prefix("to pass '-");
+            rest.is_some_and(|rest| rest.starts_with(char::is_numeric))
+        };
+        let tip = tip.filter(|tip| !is_number(tip));
         match tip {
             Some(tip) => eprintln!("{wrong}: {}", in_a_line(tip)),
             None => eprintln!("{wrong}"),

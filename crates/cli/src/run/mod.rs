@@ -8,6 +8,7 @@ mod elf;
 mod library;
 mod manual;
 mod not_begun;
+mod patterns;
 mod program;
 mod signals;
 // The library's own file: both have to have the same stamp.
@@ -36,13 +37,13 @@ use std::path::PathBuf;
 pub struct RunArgs {
     /// The memory budget of the program and its children: the bytes that their mappings may have in memory at a time
     /// [default: a quarter of the memory]
-    #[arg(long, value_name = "SIZE", value_parser = budget::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = budget::parse, allow_hyphen_values = true)]
     memory: Option<u64>,
     /// A memory budget for each process, instead of one for all
-    #[arg(long, value_name = "SIZE", value_parser = budget::parse, conflicts_with = "memory")]
+    #[arg(long, value_name = "SIZE", value_parser = budget::parse, allow_hyphen_values = true, conflicts_with = "memory")]
     memory_per_process: Option<u64>,
     /// The smallest file whose mappings softfault takes, and the smallest anonymous mapping [default: 16M]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     min_size: Option<u64>,
     /// Take only files whose path, or whose file name, matches this pattern; may be repeated
     #[arg(long = "match", value_name = "GLOB")]
@@ -64,10 +65,11 @@ pub struct RunArgs {
     /// budgets
     #[arg(long, value_name = "DIR[:SIZE]")]
     swap: Option<OsString>,
-    /// How faults are served
+    /// How faults are served [default: auto]
     #[arg(long, value_name = "HOW")]
     faults: Option<RunFaults>,
     /// How files are read: direct (past the kernel's page cache), cached (through it), or auto (depends on free memory)
+    /// [default: auto]
     #[arg(long, value_name = "HOW")]
     reads: Option<Reads>,
     /// Write statistics of each process at exit, on the standard error: mappings taken and declined, and bytes read
@@ -165,8 +167,8 @@ fn set_variables(args: &RunArgs) -> Result<(), Error> {
         None => set(tree::VARIABLE, tree::name()?.as_os_str()),
     }
     number(variables::MIN_SIZE, args.min_size);
-    lines(variables::MATCH, &args.matching)?;
-    lines(variables::NOT, &args.not)?;
+    patterns::put(variables::MATCH, "--match", &args.matching)?;
+    patterns::put(variables::NOT, "--not", &args.not)?;
     if args.assume_immutable {
         set(variables::ASSUME_IMMUTABLE, "1".as_ref());
     }
@@ -279,21 +281,6 @@ fn asan_options() -> OsString {
     options.push(ORDER);
     options.push("=0");
     options
-}
-
-/// Patterns for the environment, one a line.
-fn lines(name: &str, patterns: &[OsString]) -> Result<(), Error> {
-    if patterns.is_empty() {
-        return Ok(());
-    }
-    if patterns
-        .iter()
-        .any(|pattern| pattern.as_bytes().contains(&b'\n'))
-    {
-        return Err(Error::input("a pattern must not have line breaks"));
-    }
-    set(name, &patterns.join(OsStr::new("\n")));
-    Ok(())
 }
 
 /// Executes the program with these arguments, as the shell that started us would have.

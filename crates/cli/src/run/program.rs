@@ -21,10 +21,14 @@ impl Program {
     pub fn find(name: &OsStr) -> Result<Self, Error> {
         let shown = name.display();
         if name.as_bytes().contains(&b'/') {
-            return match Path::new(name).exists() {
-                true => Ok(Self(name.into())),
-                false => Err(not_found(format_args!("{shown}: there is no such program"))),
+            return match fs::metadata(name) {
+                Ok(about) if about.is_dir() => Err(is_directory(name)),
+                Ok(_) => Ok(Self(name.into())),
+                Err(_) => Err(not_found(format_args!("{shown}: there is no such program"))),
             };
+        }
+        if [".", ".."].contains(&name.to_str().unwrap_or_default()) {
+            return Err(is_directory(name));
         }
         let path = var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         let places = std::env::split_paths(&path).map(|directory| directory.join(name));
@@ -81,6 +85,11 @@ impl Program {
         }
         Ok(())
     }
+}
+
+fn is_directory(name: &OsStr) -> Error {
+    let shown = name.display();
+    cannot_run(format_args!("{shown}: it is a directory, and no program"))
 }
 
 fn is_executable(path: &Path) -> bool {

@@ -1,7 +1,7 @@
 //! The variables that the library in the program reads, when all options are in them: a value that cannot be used ends the
 //! command, and a name that nobody knows is told.
 
-use super::{stamp, tree};
+use super::{patterns, stamp, tree};
 use crate::error::Error;
 use softfault::{VARIABLES, check_environment, parse_bytes, setting};
 use std::env::{var_os, vars_os};
@@ -28,11 +28,11 @@ const OURS: [(&str, WhyNot); 12] = [
     (MIN_SIZE, |value| {
         match value.to_str().and_then(parse_bytes) {
             Some(_) => None,
-            None => Some("a size is a number of bytes, or a number followed by K, M, G or T"),
+            None => Some("a size is a whole number of bytes, or one followed by K, M, G or T"),
         }
     }),
-    (MATCH, |_| None),
-    (NOT, |_| None),
+    (MATCH, patterns::why_not),
+    (NOT, patterns::why_not),
     (FAULTS, |value| {
         let known = ["auto", "messages", "signals"];
         none_of(value, &known, "the value must be auto, messages or signals")

@@ -146,6 +146,7 @@ fn wrong_arguments_are_one_line_and_code_2() {
             "/etc/passwd",
         ),
         (&["sum"], "<FILE>"),
+        (&["sum", "--memory", "-5", "x"], "'-5' found\n"),
         (&["tour", "--memory", "1"], "--memory"),
         (&["tour", "--dir", "/nowhere"], "/nowhere"),
         (&["tour", "--seconds", "0"], "--seconds"),

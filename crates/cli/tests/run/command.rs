@@ -9,6 +9,9 @@ fn impossible_options_are_an_error_of_one_line() {
     let refused = [
         (&["--memory", "1K"][..], "at least"),
         (&["--memory", "lots"], "not a size"),
+        (&["--memory", "-5"], "`-5` is not a size"),
+        (&["--min-size", "-5K"], "`-5K` is not a size"),
+        (&["--memory", "--strict"], "`--strict` is not a size"),
         (&["--memory", "8000T"], "more than this machine has"),
         (&["--memroy", "1G"], "'--memory'"),
         (&["--stats-file", "x"], "--stats"),
@@ -17,6 +20,11 @@ fn impossible_options_are_an_error_of_one_line() {
         (&["--swap", "/tmp:lots"], "no size"),
         (&["--swap", "/tmp:1K"], "less than a page"),
         (&["--match", "a\nb"], "line breaks"),
+        (
+            &["--match", "*.db", "--match", "a[b"],
+            "--match a[b: no ] closes a [",
+        ),
+        (&["--not", "a\\"], "behind the last backslash"),
     ];
     for (arguments, why) in refused {
         let mut command = softfault_run();

@@ -55,6 +55,9 @@ fn a_program_that_is_not_executable() {
     let mut by_path = softfault_run();
     by_path.env("PATH", &directory).args(["--", "text"]);
     refuses(&mut by_path, 126, "not executable");
+    for name in [".", "..", "/tmp", "./"] {
+        refuses_program(name.as_ref(), 126, "it is a directory, and no program");
+    }
     // Another place of PATH has one that is.
     let places = [directory.clone(), directory.join("bin")];
     fs::create_dir_all(&places[1]).unwrap();
