@@ -45,7 +45,7 @@ impl Scene {
 
     /// A file is written to.
     fn write(&self) {
-        self.batches.will_write(0);
+        assert!(self.batches.will_write(0));
         self.clean.with_mut(|_| ());
     }
 }

@@ -333,6 +333,12 @@ pub trait Mmu: Send + Sync {
         false
     }
 
+    /// True if the page at `addr`, of a window, is there, and its bytes are not to be had: the system
+    /// took them to its swap, and cannot read them back. Nobody maps or zaps the page meanwhile.
+    fn is_lost(&self, _addr: usize) -> bool {
+        false
+    }
+
     /// Unmaps all the ranges, in one go where the system can. They lie in
     /// reservations that are still held.
     fn zap(&self, ranges: &[Range<usize>]);

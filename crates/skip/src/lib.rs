@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 /// The properties that a test may need of a machine.
-pub const NEEDS: [&str; 14] = [
+pub const NEEDS: [&str; 15] = [
     "browser",     // a browser that draws a page without a screen
     "cc",          // a C compiler, a C++ compiler, and their linker
     "descriptors", // leave to open some thousands of files
@@ -25,6 +25,7 @@ pub const NEEDS: [&str; 14] = [
     "program",     // a program that is not part of softfault
     "root",        // calls that only root may make
     "shm",         // /dev/shm
+    "swap",        // swap of the machine's own, to which it takes pages
     "time",        // a run longer than usual, asked for by a variable
 ];
 

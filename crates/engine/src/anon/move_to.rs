@@ -12,6 +12,7 @@
 //! so the counts stay true. Pages stay charged throughout.
 
 use super::{Anonymous, NotShown, PageState};
+use crate::PAGE_SIZE;
 use crate::budget::{FLOOR, Need};
 use crate::cache::MapError;
 use crate::cache::window::Enter;
@@ -143,12 +144,14 @@ impl Move<'_> {
             let place = self.place(span.start);
             let moved = mmu.move_pages((here, span.start), (there, place), span.len());
             let Err(error) = moved else { continue };
-            // Of the last span, some have moved.
+            // Of the last span, some have moved. Page by page: where they are copied, each makes room for the next.
             for (span, _) in self.resident_spans(span.end) {
-                let place = self.place(span.start);
-                let back = || mmu.move_pages((there, place), (here, span.start), span.len());
-                let done = (0..TRIES).any(|_| back().is_ok() || yielded());
-                assert!(done, "pages that were moved cannot go back");
+                for page in span.step_by(PAGE_SIZE) {
+                    let place = self.place(page);
+                    let back = || mmu.move_pages((there, place), (here, page), PAGE_SIZE);
+                    let done = (0..TRIES).any(|_| back().is_ok() || yielded());
+                    assert!(done, "pages that were moved cannot go back");
+                }
             }
             return Err(error);
         }

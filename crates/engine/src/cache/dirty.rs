@@ -28,6 +28,7 @@ use super::{MapError, Node, PageCache};
 use crate::PAGE_SIZE;
 use crate::budget::{FLOOR, SLICE_NS};
 use crate::lock::Mutex;
+use crate::mmu::MmuError;
 use crate::page::{FaultError, Interrupt};
 use crate::reclaim::{Batches, Copies};
 use crate::store::{StoreError, WriteBack};
@@ -276,7 +277,10 @@ impl Node {
             let copies = Copies::under(self.budget.limit());
             let pages = Batches::write_pages(copies);
             self.hold(pages)?;
-            self.lru.will_write(copies);
+            if !self.lru.will_write(copies) {
+                self.let_go(pages);
+                return Err(MmuError::NoMemory.into());
+            }
             *held = pages;
         }
         Ok(())

@@ -107,8 +107,8 @@ pub struct PageCache {
     /// Held while `end` follows the length of a store that is written to, and during a change of that length, from before
     /// the call to `truncate` until the cache knows the result. Held over write-back, and over waits for folios.
     length: Mutex<(), { order::LENGTH }>,
-    /// The pages that are being taken out of the store, by their first and, above 32 bits, the one after the last; or 0. Changed by
-    /// the holder of `length`.
+    /// The part that is being taken out of the store, in units of `emptied_unit` from the window's start: the first and, above 32 bits,
+    /// the one after the last; or 0. Changed by the holder of `length`.
     emptied: AtomicU64,
     /// Immutable.
     pub(crate) on_truncate: OnTruncate,

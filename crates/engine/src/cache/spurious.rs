@@ -9,8 +9,13 @@
 //! (`vanished` of the faults on each).
 
 use crate::PAGE_SIZE;
+use crate::page::FaultError;
 use sync::PROCESSORS;
 use sync::atomic::{AtomicUsize, Ordering};
+
+/// EIO: the page tables have the page, and no touch can have its bytes ([`Mmu::is_lost`](crate::mmu::Mmu::is_lost)). Another
+/// one would fault again, for ever.
+pub(crate) const UNREADABLE: FaultError = FaultError::Io(5);
 
 /// Pages that are remembered.
 const PLACES: usize = if PROCESSORS < 8 { 1 } else { 64 };

@@ -38,10 +38,12 @@ impl PageCache {
         take: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
         let _length = self.hold_length();
-        let page = |addr| self.offset(addr) / PAGE_SIZE as u64;
-        let pages = page(range.start) | page(range.end.next_multiple_of(PAGE_SIZE)) << 32;
+        let (start, unit) = (self.addresses().start, self.emptied_unit());
+        let first = (range.start - start) / unit;
+        let end = (range.end - start).div_ceil(unit);
         // Release pairs with the Acquire in `is_emptied`; a folio that was inserted before is found by the walk, as in `truncate`.
-        self.emptied.store(pages, Ordering::Release);
+        self.emptied
+            .store(first as u64 | (end as u64) << 32, Ordering::Release);
         self.evict_range(range.clone(), Dirty::Written);
         let taken = take();
         if taken.is_ok() {
@@ -57,10 +59,18 @@ impl PageCache {
         if !self.is_writable() {
             return false;
         }
-        let pages = self.emptied.load(Ordering::Acquire);
-        let address = |page: u64| self.address(page * PAGE_SIZE as u64);
-        let (first, end) = (pages & u64::from(u32::MAX), pages >> 32);
-        pages != 0 && range.start < address(end) && address(first) < range.end
+        let units = self.emptied.load(Ordering::Acquire);
+        let (start, unit) = (self.addresses().start, self.emptied_unit());
+        let address = |number: u64| start + number as usize * unit;
+        let (first, end) = (units & u64::from(u32::MAX), units >> 32);
+        units != 0 && range.start < address(end) && address(first) < range.end
+    }
+
+    /// Bytes of a unit of `emptied`: pages, or more where a window has more pages than half a word can number.
+    fn emptied_unit(&self) -> usize {
+        (self.addresses().len() >> 31)
+            .next_power_of_two()
+            .max(PAGE_SIZE)
     }
 
     /// Looks whether the store has become longer, and how long it is then. An error if the page at `addr` is past its end still.

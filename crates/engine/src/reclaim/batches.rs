@@ -51,16 +51,23 @@ impl Batches {
         (CONCURRENT * WriteSheet::pages(copies)) as u64
     }
 
-    /// Lets batches be written back from now on. When it returns no batch is under way that cannot be.
-    pub fn will_write(&self, copies: usize) {
+    /// Lets batches be written back from now on. When it returns no batch is under way that cannot be. False where the
+    /// system has no memory for the copies: nothing is written then.
+    pub fn will_write(&self, copies: usize) -> bool {
+        let sheets: Option<Vec<_>> = (0..CONCURRENT).map(|_| WriteSheet::new(copies)).collect();
+        let Some(sheets) = sheets else {
+            return false;
+        };
         // Relaxed: a thread that takes a batch after the look at it below has it from that lock.
         self.writes.store(true, Relaxed);
-        for (number, batch) in self.batches.iter().enumerate() {
-            let mut batch = batch.lock();
-            if number < CONCURRENT {
-                (batch.sheet).get_or_insert_with(|| WriteSheet::new(copies));
+        let mut sheets = sheets.into_iter();
+        for batch in &self.batches {
+            let (mut batch, sheet) = (batch.lock(), sheets.next());
+            if batch.sheet.is_none() {
+                batch.sheet = sheet;
             }
         }
+        true
     }
 
     /// Bytes of the arrays.

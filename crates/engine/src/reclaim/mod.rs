@@ -60,9 +60,9 @@ impl Lru {
         })
     }
 
-    /// Lets dirty pages be written back from now on, by copies of so many pages a batch.
-    pub(crate) fn will_write(&self, copies: usize) {
-        self.batches.will_write(copies);
+    /// Lets dirty pages be written back from now on, by copies of so many pages a batch. False where there is no memory for them.
+    pub(crate) fn will_write(&self, copies: usize) -> bool {
+        self.batches.will_write(copies)
     }
 
     /// Bytes of its tables.

@@ -57,22 +57,26 @@ pub(super) struct WriteSheet {
 }
 
 impl WriteSheet {
-    /// For copies of so many pages. Made where it lies: not on the stack either.
-    pub(super) fn new(copies: usize) -> Self {
+    /// For copies of so many pages; `None` where the system has no memory for them.
+    pub(super) fn new(copies: usize) -> Option<Self> {
         let page = PageWrite {
             offset: 0,
             page: core::ptr::null(),
             result: Ok(()),
         };
-        Self {
+        let copies = match copies {
+            0 => None,
+            some => Some(Copies::new(some)?),
+        };
+        Some(Self {
             folios: vec![0; BATCH].into(),
             all: vec![0; MOST].into(),
             sent: vec![0; MOST].into(),
             neighbours: vec![0; MOST - BATCH].into(),
             ranges: vec![0..0; PAGES].into(),
             pages: vec![page; PAGES].into(),
-            copies: Copies::new(copies),
-        }
+            copies,
+        })
     }
 
     /// Pages of a sheet, with so many copies.

@@ -19,6 +19,7 @@ mod fault_path;
 mod files;
 mod frames;
 mod freeze;
+mod half_mapped;
 mod holes_written;
 mod huge;
 mod huge_oracle;

@@ -1,7 +1,7 @@
 //! Page tables that stand over the soft ones, which they have in a field `mmu`, and do some things differently.
 
-/// The methods of `Mmu` that all of them hand on.
-macro_rules! handed_on {
+/// The methods of `Mmu` that all of them hand on, but those that take memory.
+macro_rules! handed_on_but_memory {
     () => {
         fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
             self.mmu.reserve(bytes, protection)
@@ -11,22 +11,8 @@ macro_rules! handed_on {
             self.mmu.release(window);
         }
 
-        unsafe fn copy(
-            &self,
-            to: Place<'_>,
-            of: *const [u8],
-            access: Access,
-        ) -> Result<(), MmuError> {
-            // SAFETY: the caller's promise.
-            unsafe { self.mmu.copy(to, of, access) }
-        }
-
         fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
             self.mmu.zero(window, addr, bytes)
-        }
-
-        fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
-            self.mmu.fill(window, addr, bytes)
         }
 
         fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
@@ -52,6 +38,28 @@ macro_rules! handed_on {
         unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
             // SAFETY: the caller's promise.
             unsafe { self.mmu.read(addr, target, bytes) }
+        }
+    };
+}
+pub(crate) use handed_on_but_memory;
+
+/// The same, and those.
+macro_rules! handed_on {
+    () => {
+        $crate::over_soft::handed_on_but_memory!();
+
+        unsafe fn copy(
+            &self,
+            to: Place<'_>,
+            of: *const [u8],
+            access: Access,
+        ) -> Result<(), MmuError> {
+            // SAFETY: the caller's promise.
+            unsafe { self.mmu.copy(to, of, access) }
+        }
+
+        fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
+            self.mmu.fill(window, addr, bytes)
         }
     };
 }

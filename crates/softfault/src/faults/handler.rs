@@ -6,7 +6,8 @@
 //! alternate stacks of 16 KiB on which a handler of the program's own touches a
 //! map; one of SIGSTKSZ, as Rust's standard library installs, may be too small
 //! for a fault that evicts or reads ahead, and for any where the kernel's frame is that large:
-//! there are two of them on it. It uses no heap and no thread-locals
+//! there are two of them on it. It uses no heap, unless parts of windows were given
+//! away (`uffd/given.rs`), which the library does under `softfault run` alone; and no thread-locals
 //! but errno, which it keeps.
 
 use super::chain::{self, Action, FORMS};

@@ -44,10 +44,8 @@ impl ForkLocks {
     /// Locks the memory that the child inherits, and the lists of it. Where nothing is
     /// private, faults and verbs of maps that exist meet none of it.
     ///
-    /// first.
     /// An eviction may run for a fault that keeps a lock of the
     /// space (a policy); no eviction waits for such a lock. So the space comes
-    /// first.
     /// first.
     pub(super) fn take() -> Self {
         faults::get_in_front();

@@ -29,7 +29,8 @@ pub enum Faults {
     ///
     /// The system has to allow it: the process may open `/dev/userfaultfd`, `vm.unprivileged_userfaultfd` is 1, or the process
     /// has CAP_SYS_PTRACE. The process must also be able to open `/proc/self/mem`. A system call whose page cannot be read
-    /// fails with EFAULT (Linux 6.6); until that page is evicted or unmapped, a touch of it raises SIGBUS. Reads of
+    /// fails with EFAULT (Linux 6.6). From then on calls that read that page fail and a touch of it raises SIGBUS, also once it could be
+    /// read again, until it is unmapped, or is read with a page beside it. Reads of
     /// `/proc/self/mem`, and debuggers, get EIO for pages that are not in memory.
     Messages,
 }

@@ -57,7 +57,6 @@ impl UffdMmu {
             opened.close();
         }
         self.zap.fork_child();
-        self.pagemap.fork_child();
         self.looks.fork_child();
         for (&start, &(end, _)) in &*lists.windows {
             let window = start..end;

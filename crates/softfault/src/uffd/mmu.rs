@@ -71,7 +71,6 @@ pub struct UffdMmu {
     pub(super) pins: Pins,
     pub(super) rows: Rows,
     pub(super) zap: Zap,
-    pub(super) pagemap: Pagemap,
     pub(super) looks: Looks,
 }
 
@@ -100,8 +99,7 @@ impl UffdMmu {
             pins: Pins::default(),
             rows: Rows::default(),
             zap: Zap::new(),
-            pagemap,
-            looks: Looks::new(faults)?,
+            looks: Looks::new(faults, pagemap)?,
         };
         mmu.descriptor(0)?;
         if faults.by_threads() {
@@ -547,6 +545,10 @@ impl Mmu for UffdMmu {
 
     fn is_missing(&self, addr: usize) -> bool {
         self.looks.is_missing(addr)
+    }
+
+    fn is_lost(&self, addr: usize) -> bool {
+        self.looks.is_lost(addr)
     }
 
     fn zap(&self, ranges: &[Range<usize>]) {

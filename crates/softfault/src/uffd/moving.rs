@@ -121,7 +121,7 @@ impl UffdMmu {
 
     fn copy_page(&self, from: usize, window: &Reservation, to: usize) -> Result<(), MmuError> {
         let protect = self.protects(window);
-        if let Some(Shown::Zeros { .. }) = self.pagemap.look(from) {
+        if let Some(Shown::Zeros { .. }) = self.looks.pagemap.look(from) {
             self.zero(window, to, PAGE_SIZE)?;
             if protect {
                 self.protect_all(from_ref(&(to..to + PAGE_SIZE)));
@@ -136,11 +136,11 @@ impl UffdMmu {
             let source = from as *const u8;
             // SAFETY: the page is there and stays, or is missing.
             match unsafe { abi::copy(self.of(window), to, source, PAGE_SIZE, protect) } {
-                // It is missing, and so is the new one to be.
+                // It is missing, and so is the new one to be. One that may not be read is not.
                 Progress {
                     stopped: Some(libc::EFAULT),
                     ..
-                } => Progress {
+                } if self.is_missing(from) => Progress {
                     bytes: PAGE_SIZE,
                     stopped: None,
                 },

@@ -1,5 +1,6 @@
 //! Whether a page is the system's page of zeros, or huge: PAGEMAP_SCAN of
-//! `/proc/self/pagemap` (Linux 6.7), as `uapi/linux/fs.h` gives it.
+//! `/proc/self/pagemap` (Linux 6.7), as `uapi/linux/fs.h` gives it. And whether it is in the system's swap, which
+//! the entries of that file have said since 2.6.25 (Documentation/admin-guide/mm/pagemap.rst).
 
 use crate::table::Working;
 use softfault_engine::PAGE_SIZE;
@@ -12,6 +13,12 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 /// A part of a huge page that one entry maps.
 const PAGE_IS_HUGE: u64 = 1 << 6;
+
+/// Bits of an entry: the page is in memory, or in the system's swap.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+/// The page is a guard of MADV_GUARD_INSTALL, which also has the bit of swap (Linux 6.14).
+const GUARD: u64 = 1 << 58;
 
 #[repr(C)]
 struct Scan {
@@ -49,33 +56,72 @@ pub enum Shown {
     },
 }
 
+/// Where a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Memory,
+    /// The system's swap; or the memory was broken (the kernel keeps an entry for that too).
+    Swap,
+    Nowhere,
+}
+
 /// The file, opened once.
 pub struct Pagemap {
-    /// `None` where the kernel has no such call, or no file. In a child the descriptor is
+    /// `None` where there is no such file. In a child the descriptor is
     /// closed, and answers nothing.
     file: Option<Working>,
+    /// The kernel has PAGEMAP_SCAN; immutable.
+    scans: bool,
 }
 
 impl Pagemap {
     /// Opens it.
     pub fn new() -> Self {
-        Self { file: open() }
+        let file = open();
+        // Whether it answers, on a page that is certainly there.
+        let here = 0_u8;
+        let page = core::ptr::from_ref(&here) as usize & !(PAGE_SIZE - 1);
+        let categories = file.as_ref().and_then(|file| scan(file, page));
+        Self {
+            scans: categories.is_some_and(|categories| categories & PAGE_IS_PRESENT != 0),
+            file,
+        }
     }
 
-    /// One that is not to be had, as on an older system.
-    #[cfg(test)]
-    pub fn none() -> Self {
-        Self { file: None }
+    /// One that is opened for each question that needs it, and does not look.
+    pub const fn unopened() -> Self {
+        Self {
+            file: None,
+            scans: false,
+        }
     }
 
-    /// True if pages can be asked about.
-    pub fn is_open(&self) -> bool {
-        self.file.is_some()
+    /// True if it can be asked what pages show.
+    pub fn can_look(&self) -> bool {
+        self.scans
+    }
+
+    fn scan(&self, addr: usize) -> Option<u64> {
+        let file = self.file.as_ref().filter(|_| self.scans)?;
+        scan(file, addr)
+    }
+
+    /// Where the page at `addr` is; `None` if that cannot be known.
+    pub fn place(&self, addr: usize) -> Option<Place> {
+        let kept = self.file.as_ref().and_then(|file| entry(file, addr));
+        // In a child, say.
+        match kept.or_else(|| entry(&open()?, addr)) {
+            Some(entry) if entry & PRESENT != 0 => Some(Place::Memory),
+            Some(entry) if entry & SWAPPED != 0 && entry & GUARD == 0 => Some(Place::Swap),
+            Some(_) => Some(Place::Nowhere),
+            None if !is_in_core(addr) && !system_has_swap() => Some(Place::Nowhere),
+            None => None,
+        }
     }
 
     /// The contents of the page at `addr`; `None` if they cannot be known.
     pub fn look(&self, addr: usize) -> Option<Shown> {
-        let categories = scan(self.file.as_ref()?, addr)?;
+        let categories = self.scan(addr)?;
         Some(match categories & PAGE_IS_PFNZERO != 0 {
             true => Shown::Zeros {
                 protected: categories & PAGE_IS_WRITTEN == 0,
@@ -86,8 +132,8 @@ impl Pagemap {
 
     /// True if the page at `addr` is certainly a part of a huge page, and mapped with it.
     pub fn is_huge(&self, addr: usize) -> bool {
-        let categories = self.file.as_ref().and_then(|file| scan(file, addr));
-        categories.is_some_and(|categories| categories & PAGE_IS_HUGE != 0)
+        self.scan(addr)
+            .is_some_and(|categories| categories & PAGE_IS_HUGE != 0)
     }
 
     /// The inherited descriptor means the parent: it must not be used.
@@ -103,12 +149,36 @@ fn open() -> Option<Working> {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
     let args = [libc::AT_FDCWD as usize, path, flags, 0, 0, 0];
     // SAFETY: opens a file by a valid name.
-    let file = unsafe { Working::open(libc::SYS_openat, args) }.ok()?;
-    // Whether it answers, on a page that is certainly there.
-    let here = 0_u8;
-    let page = core::ptr::from_ref(&here) as usize & !(PAGE_SIZE - 1);
-    let answers = scan(&file, page).is_some_and(|categories| categories & PAGE_IS_PRESENT != 0);
-    answers.then_some(file)
+    unsafe { Working::open(libc::SYS_openat, args) }.ok()
+}
+
+/// The entry of the page at `addr`.
+fn entry(file: &Working, addr: usize) -> Option<u64> {
+    let mut entry = 0_u64;
+    let offset = addr / PAGE_SIZE * size_of::<u64>();
+    let args = [(&raw mut entry) as usize, size_of::<u64>(), offset, 0, 0];
+    // SAFETY: fills the entry.
+    let read = unsafe { file.call_proven(libc::SYS_pread64, args) };
+    (read == Ok(size_of::<u64>())).then_some(entry)
+}
+
+/// True if the machine may have pages in swap. A file is not asked: there is none.
+fn system_has_swap() -> bool {
+    // SAFETY: a structure of numbers, which the call fills.
+    let (answer, info) = unsafe {
+        let mut info: libc::sysinfo = core::mem::zeroed();
+        (libc::sysinfo(&mut info), info)
+    };
+    answer != 0 || info.totalswap != 0
+}
+
+/// False if mincore(2) says that there is no memory at `addr`: none at all, or a page in the system's swap.
+fn is_in_core(addr: usize) -> bool {
+    let page = addr & !(PAGE_SIZE - 1);
+    let mut there = 0_u8;
+    // SAFETY: fills the byte.
+    let known = unsafe { sync::kernel_calls::mincore(page as *mut _, PAGE_SIZE, &mut there) == 0 };
+    !known || there & 1 != 0
 }
 
 /// The state of the page at `addr`.

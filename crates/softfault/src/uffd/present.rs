@@ -5,6 +5,7 @@
 
 use super::Faults;
 use super::memory::Memory;
+use super::pagemap::{Pagemap, Place};
 use crate::errno::errno;
 use core::ops::Range;
 use libc::{c_int, c_void};
@@ -28,30 +29,39 @@ const AT_A_TIME: usize = 16;
 pub(super) struct Looks {
     /// `None` where the kernel's faults on windows are not served: its own calls report missing pages.
     memory: Option<Memory>,
+    /// Whether the page tables have nothing where bytes cannot be read.
+    pub(super) pagemap: Pagemap,
 }
 
 impl Looks {
     /// The errno where pages cannot be looked at without waiting for the server of faults.
-    pub(super) fn new(faults: Faults) -> Result<Self, c_int> {
+    pub(super) fn new(faults: Faults, pagemap: Pagemap) -> Result<Self, c_int> {
         let memory = match faults {
             Faults::Signals | Faults::Threads => None,
             Faults::Messages => Some(Memory::open()?),
         };
-        Ok(Self { memory })
+        Ok(Self { memory, pagemap })
     }
 
     /// True if the page of a window is certainly missing. A page that may not be
-    /// read, or is in the system's swap, is not missing.
+    /// read, or is in the system's swap, is not missing, even if both are so.
     pub(super) fn is_missing(&self, addr: usize) -> bool {
+        self.is_unreadable(addr) && self.pagemap.place(addr) == Some(Place::Nowhere)
+    }
+
+    /// True if the page of a window went to the system's swap, and cannot be read there.
+    pub(super) fn is_lost(&self, addr: usize) -> bool {
+        self.is_unreadable(addr) && self.pagemap.place(addr) == Some(Place::Swap)
+    }
+
+    /// True if the page is missing, or may not or cannot be read.
+    fn is_unreadable(&self, addr: usize) -> bool {
         let page = addr & !(PAGE_SIZE - 1);
         let mut byte = 0_u8;
         match &self.memory {
-            None => is_missing(page),
+            None => is_refused(page),
             // SAFETY: fills the byte.
-            Some(memory) => match unsafe { memory.copy(page, &raw mut byte, 1) } {
-                Err(libc::EIO) => is_unmapped(page),
-                _ => false,
-            },
+            Some(memory) => unsafe { memory.copy(page, &raw mut byte, 1) == Err(libc::EIO) },
         }
     }
 
@@ -172,24 +182,25 @@ impl Looks {
 
     /// In a child: inherited state is about the parent.
     pub(super) fn fork_child(&self) {
+        self.pagemap.fork_child();
         if let Some(memory) = &self.memory {
             memory.fork_child();
         }
     }
 }
 
-/// [`Looks::is_missing`], where nobody serves the kernel's faults there.
+/// [`Looks::is_unreadable`], where nobody serves the kernel's faults there.
 ///
 /// The kernel is asked to read from the page: a fault of the kernel's on a missing page
 /// of a window changes nothing. No descriptor is involved, no
 /// filter of system calls refuses it, and where the page is there no lock is taken.
-fn is_missing(page: usize) -> bool {
+fn is_refused(page: usize) -> bool {
     // SAFETY: reads a page of a window of ours, if it can, and changes nothing.
     let answer = unsafe {
         let nothing = core::ptr::null_mut::<c_void>();
         libc::syscall(libc::SYS_rt_sigprocmask, NO_WAY, page, nothing, MASK_BYTES)
     };
-    answer != 0 && errno() == libc::EFAULT && is_unmapped(page)
+    answer != 0 && errno() == libc::EFAULT
 }
 
 /// Copies out a page that is a window's whose faults nobody serves to the kernel, or is other memory: as of [`Looks::copy_out`].
@@ -197,17 +208,12 @@ fn is_missing(page: usize) -> bool {
 /// # Safety
 /// `to` is writable for a page.
 pub unsafe fn copy_page(addr: usize, to: *mut u8) -> Result<bool, c_int> {
+    let looks = Looks {
+        memory: None,
+        pagemap: Pagemap::unopened(),
+    };
     // SAFETY: the caller's promise.
-    unsafe { Looks { memory: None }.copy_out(addr, to) }
-}
-
-/// True if the page tables have no memory there. An unreadable page may be there all the same: the program may have taken away the right to read.
-fn is_unmapped(page: usize) -> bool {
-    let mut there = 0_u8;
-    // SAFETY: fills the byte.
-    let known =
-        unsafe { sync::kernel_calls::mincore(page as *mut c_void, PAGE_SIZE, &mut there) == 0 };
-    known && there & 1 == 0
+    unsafe { looks.copy_out(addr, to) }
 }
 
 /// True if [`copy`] is not refused.

@@ -81,7 +81,7 @@ impl UffdMmu {
         between: impl FnOnce(),
     ) -> Result<Zeroed, MmuError> {
         let _stage = Stage::Zero.span();
-        if !self.protects(window) || !self.pagemap.is_open() {
+        if !self.protects(window) || !self.looks.pagemap.can_look() {
             self.fill(window, addr, PAGE_SIZE)?;
             return Ok(Zeroed::Memory);
         }
@@ -89,7 +89,7 @@ impl UffdMmu {
         finish(PAGE_SIZE, |done, bytes| abi::zero(fd, addr + done, bytes))?;
         between();
         abi::protect(fd, &(addr..addr + PAGE_SIZE)).map_err(system)?;
-        if self.pagemap.look(addr) == Some(Shown::Zeros { protected: true }) {
+        if self.looks.pagemap.look(addr) == Some(Shown::Zeros { protected: true }) {
             return Ok(Zeroed::Nothing);
         }
         // Memory may be written to, as if it had been mapped as such.

@@ -36,7 +36,7 @@ impl UffdMmu {
     /// See [`Mmu::reserve_for_moves`](softfault_engine::mmu::Mmu::reserve_for_moves).
     pub(super) fn reserve_row_window(&self, bytes: usize) -> Option<Reservation> {
         let offers = self.offers();
-        if !offers.moves || !offers.protect || !self.pagemap.is_open() || is_data_limited() {
+        if !offers.moves || !offers.protect || !self.looks.pagemap.can_look() || is_data_limited() {
             return None;
         }
         let aside = self.rows.aside.get_or_init(|| {
@@ -55,7 +55,7 @@ impl UffdMmu {
         if window.token & MOVES == 0 {
             return Moved::Never;
         }
-        if !self.pagemap.is_huge(from) {
+        if !self.looks.pagemap.is_huge(from) {
             return Moved::NotNow;
         }
         let fd = self.of(window);

@@ -1,6 +1,7 @@
 //! Mapping a folio that was read for private memory: its pages become the memory's own, and
 //! the folio goes.
 
+use crate::PAGE_SIZE;
 use crate::anon::pages::PageLock;
 use crate::anon::{PageState, View};
 use crate::budget::FLOOR;
@@ -58,23 +59,55 @@ pub(in crate::fault) fn install(
     if let Some(written) = written.filter(|_| protects && !alone) {
         mapped = mapped.and_then(|()| node.mmu.make_writable(window, written.addr));
     }
+    let mut there = pages;
     if let Err(error) = mapped {
-        cache.leave(addr, pages);
-        node.budget.uncharge(pages as u64);
-        return Err(Refused::Mmu(error));
+        // A page that was protected has its bytes elsewhere.
+        there = match protects {
+            true => 0,
+            false => already_there(cache, folio),
+        };
+        if there < pages {
+            cache.leave(addr + there * PAGE_SIZE, pages - there);
+            node.budget.uncharge((pages - there) as u64);
+        }
+        if there == 0 {
+            return Err(Refused::Mmu(error));
+        }
     }
     let mut from_swap = 0;
-    for (page, lock) in (first..).zip(locks.iter_mut().flatten()) {
+    for (page, lock) in (first..).zip(locks.iter_mut().flatten()).take(there) {
         from_swap += u64::from(lock.state().is_swapped());
         // A page that comes along with another proves nothing.
         let arrival = touched.filter(|touched| cache.page(touched.addr) as usize == page);
         enter(view, lock, arrival, protects);
     }
-    node.private.charged(pages as u64);
+    node.private.charged(there as u64);
     if let Some(swap) = &view.swap {
         swap.stats.pages_in.add(from_swap);
     }
     Ok(())
+}
+
+/// How many pages are there of a folio that could not be mapped as a whole, where writes cannot be seen: the first of them may have been
+/// written to, and stay. The others come with another fault.
+#[cold]
+fn already_there(cache: &PageCache, folio: &Folio) -> usize {
+    let (node, range) = (&cache.node, folio.range());
+    let (window, bytes) = (
+        cache.window.reservation(),
+        node.bytes_of(folio).cast::<u8>(),
+    );
+    let is_there = |&addr: &usize| {
+        let from = bytes.wrapping_add(addr - range.start);
+        let page = core::ptr::slice_from_raw_parts(from, PAGE_SIZE);
+        // SAFETY: the frames hold the folio's bytes; its range lies in the window. A page that is there is left as it is.
+        unsafe { (node.mmu).copy((window, addr), page, Access::Writable) }.is_ok()
+    };
+    range
+        .clone()
+        .step_by(PAGE_SIZE)
+        .take_while(is_there)
+        .count()
 }
 
 /// How the page that was touched comes.

@@ -238,48 +238,65 @@ fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, mut run: Run
         run.give_up();
     }
     let (number, pages) = (anon.page(addr), run.pages());
-    if let Err(error) = fill_range(anon, run.around(number)) {
-        give_back(anon, pages, run.around(number));
-        return unfilled(anon, addr, 1, error);
-    }
-    page.set(page.state().to_dirty());
-    node.stats.anonymous_faults.add(1);
-    if anon.pages.count() <= LARGEST {
-        anon.first_writes.note(number);
-    }
-    run.filled(run.around(number));
-    while let Some(range) = run.next() {
-        if fill_range(anon, range.clone()).is_err() {
-            // They are filled when they are touched, or the touch is told.
-            give_back(anon, run.pages(), range);
-            break;
+    let first = run.around(number);
+    let mut refused = fill_range(anon, &mut run, first).err();
+    let filled = refused.is_none_or(|(first, _)| first > number);
+    if filled {
+        page.set(page.state().to_dirty());
+        node.stats.anonymous_faults.add(1);
+        if anon.pages.count() <= LARGEST {
+            anon.first_writes.note(number);
         }
-        run.filled(range);
+    }
+    while refused.is_none()
+        && let Some(range) = run.next()
+    {
+        refused = fill_range(anon, &mut run, range).err();
     }
     let ahead = (pages - run.pages()) as u64;
     if ahead > 0 {
         node.stats.filled_ahead.add(ahead);
         node.private.charged(ahead);
     }
-    Fault::Mapped
+    if run.pages() > 0 {
+        // They are filled when they are touched, or the touch is told.
+        give_back(anon, addr, run.pages());
+    }
+    match refused {
+        Some((_, error)) if !filled => unfilled(anon, addr, 1, error),
+        _ => Fault::Mapped,
+    }
 }
 
-/// Memory for pages that are neighbours, locked and paid for.
-fn fill_range(anon: &Anonymous, pages: Range<usize>) -> Result<(), MmuError> {
-    let addr = anon.window.address(pages.start as u64, 0);
+/// Memory for pages that are neighbours, locked and paid for; those of the run are unlocked with it. The first page that got none,
+/// and why.
+fn fill_range(
+    anon: &Anonymous,
+    run: &mut Run<'_>,
+    pages: Range<usize>,
+) -> Result<(), (usize, MmuError)> {
     let window = anon.window.reservation();
-    anon.node.mmu.fill(window, addr, pages.len() * PAGE_SIZE)
+    let fill = |pages: Range<usize>| {
+        let addr = anon.window.address(pages.start as u64, 0);
+        (anon.node.mmu).fill(window, addr, pages.len() * PAGE_SIZE)
+    };
+    if fill(pages.clone()).is_ok() {
+        run.filled(pages);
+        return Ok(());
+    }
+    // The first of them may have memory by now, and others have written to it: it stays. Page by page each has it or has not.
+    for page in pages {
+        fill(page..page + 1).map_err(|error| (page, error))?;
+        run.filled(page..page + 1);
+    }
+    Ok(())
 }
 
-/// So many pages of a run get no memory, beside the one that was touched; some of `range` may have it already.
-fn give_back(anon: &Anonymous, pages: usize, range: Range<usize>) {
-    let (node, window) = (&anon.node, &anon.window);
-    let addr = window.address(range.start as u64, 0);
-    let bytes = range.len() * PAGE_SIZE;
-    node.mmu.zap(core::slice::from_ref(&(addr..addr + bytes)));
-    let table = window.leave(addr, pages);
+/// So many pages of a run get no memory, beside the one at `addr`, which was touched.
+fn give_back(anon: &Anonymous, addr: usize, pages: usize) {
+    let table = anon.window.leave(addr, pages);
     debug_assert!(table.is_none(), "the page that was touched is counted");
-    node.budget.uncharge(pages as u64);
+    anon.node.budget.uncharge(pages as u64);
 }
 
 /// A read of a page that is absent and locked: zeros that cost no memory, if there are any.

@@ -4,11 +4,13 @@
 use super::{Fault, mmu_error};
 use crate::PAGE_SIZE;
 use crate::anon::{Anonymous, PageState};
+use crate::cache::spurious::UNREADABLE;
 use crate::page::FaultError;
 use sync::Arc;
 
 /// EFAULT: the page was to stay, and nobody has its bytes.
 const LOST: FaultError = FaultError::Io(14);
+
 /// True if a fault on a resident page of private memory is one that the page tables
 /// are to be asked about. A write to a page that is clean has something to do first.
 pub(super) fn is_doubtful(anon: &Anonymous, addr: usize, state: PageState, write: bool) -> bool {
@@ -24,7 +26,10 @@ pub(super) fn fault(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> Fau
     };
     // Nobody maps it or takes it out while it is locked.
     if !node.mmu.is_missing(addr) {
-        return Fault::Mapped;
+        return match node.mmu.is_lost(addr) {
+            true => Fault::Error(UNREADABLE),
+            false => Fault::Mapped,
+        };
     }
     if state.stays() {
         // Somebody relies on it to be there, and to be counted.

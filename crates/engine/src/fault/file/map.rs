@@ -172,7 +172,11 @@ fn install_folio(
         // Before anybody can write to them.
         cache.begin_dirty(folio, pages.clone());
     }
-    if let Err(error) = cache.copy_in(folio, written.clone()) {
+    // Where it fails, the first of several pages to be written to may be there, and written to. So the folio is mapped, and each page
+    // that is missing comes as one that the program has thrown away (`vanished`), or its touch is told.
+    if let Err(error) = cache.copy_in(folio, written.clone())
+        && !expects
+    {
         if written.is_some() {
             cache.end_dirty(folio, 0);
         }
@@ -230,8 +234,7 @@ impl PageCache {
         Err(refused)
     }
 
-    /// Counts residents out of the window; if they were the last of a page
-    /// table's span, zaps it. For a mapping that failed half-way.
+    /// Counts residents out of the window and zaps them. For a mapping that failed half-way.
     pub(in crate::fault) fn leave(&self, addr: usize, pages: usize) {
         let node = &self.node;
         (self.window).leave_and_zap(addr, pages, &*node.mmu, &node.budget);

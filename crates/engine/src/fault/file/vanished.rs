@@ -5,6 +5,7 @@ use super::{Fault, FaultError, Wait, mmu_error};
 use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::folio::flag;
+use crate::cache::spurious::UNREADABLE;
 use crate::cache::{FolioRef, OnTruncate, PageCache};
 use crate::mmu::Access;
 use sync::Arc;
@@ -35,6 +36,7 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
     let fault = match is_gone {
         true if folio.is(flag::HOLE) => fill_hole(cache, addr),
         true => read_again(cache, addr),
+        false if is_mapped && node.mmu.is_lost(addr) => Fault::Error(UNREADABLE),
         false => Fault::Mapped,
     };
     folio.unlock();

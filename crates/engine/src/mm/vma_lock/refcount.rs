@@ -18,14 +18,14 @@
 //!   writer, under mmap_lock                    reader
 //!   w1  refcnt += W, wait for the readers      r1  refcnt += 1        (Acquire)
 //!   w2  lock_seq = seq                         r2  space the same?
-//!   w3  refcnt -= W              (Release)     r3  lock_seq == seq?   (Acquire seq)
+//!   w3  refcnt -= W              (Release)     r3  lock_seq >= seq?   (Acquire seq)
 //!       changes range, attributes                  reads range, attributes
 //!   w4  seq += 1                 (Release)     r4  refcnt -= 1        (Release)
 //! ```
 //!
 //! r1 comes before w1, and the writer waits for r4; or after w3, and r3 sees
 //! the `lock_seq` of w2 and a `seq` no older than the writer's own. If those
-//! are equal the reader leaves; if `seq` is greater it has seen w4, and with it
+//! are equal, or `lock_seq` is greater, the reader leaves; if `seq` is greater it has seen w4, and with it
 //! everything that was changed. (`lock_seq` is greater than any `seq` in a VMA
 //! that is frozen: see `mm::freeze`.) It never has `lock_seq` of one space and `seq` of another,
 //! for r2 comes before.

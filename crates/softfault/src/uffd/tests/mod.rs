@@ -31,7 +31,7 @@ fn without(less: impl FnOnce(&mut Offers), scan: bool) -> UffdMmu {
     less(&mut offers);
     let pagemap = match scan {
         true => Pagemap::new(),
-        false => Pagemap::none(),
+        false => Pagemap::unopened(),
     };
     UffdMmu::with(offers, Faults::Signals, pagemap).unwrap()
 }

@@ -1,6 +1,6 @@
 //! Looks at pages that nobody serves: none may wait, however faults arrive.
 
-use super::{copy, page, reserve};
+use super::{copy, page, reserve, without};
 use crate::Faults;
 use crate::uffd::UffdMmu;
 use softfault_engine::PAGE_SIZE;
@@ -80,5 +80,61 @@ fn looks(mmu: &UffdMmu) {
     // SAFETY: as above.
     unsafe { libc::madvise(window.addr as *mut _, window.bytes, libc::MADV_DONTNEED) };
     assert!(mmu.is_missing(page(&window, 1)));
+    mmu.release(window);
+}
+
+/// The kernel's own mincore(2) says of such a page what it says of one that is not there.
+#[test]
+fn a_page_in_the_systems_swap_is_not_missing() {
+    let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    if swaps.lines().count() < 2 {
+        return softfault_skip::skipped("swap", "the machine has no swap of its own");
+    }
+    for faults in [Faults::Signals, Faults::Threads, Faults::Messages] {
+        let Ok(mmu) = UffdMmu::new(faults) else {
+            continue;
+        };
+        for mmu in [mmu, without(|_| {}, false)] {
+            swapped(&mmu);
+        }
+    }
+}
+
+fn swapped(mmu: &UffdMmu) {
+    let window = reserve(mmu, 2);
+    let mut out = [0_u8; PAGE_SIZE];
+    let protect = |to| {
+        // SAFETY: a window of the test's own.
+        assert_eq!(
+            unsafe { libc::mprotect(window.addr as *mut _, window.bytes, to) },
+            0
+        );
+    };
+    copy(mmu, &window, 0, 5, Access::Writable).unwrap();
+    let swapped = (0..1000).any(|_| {
+        // SAFETY: as above; fills the byte.
+        unsafe {
+            let mut there = 0;
+            libc::madvise(window.addr as *mut _, window.bytes, libc::MADV_PAGEOUT);
+            libc::mincore(window.addr as *mut _, PAGE_SIZE, &mut there) == 0 && there & 1 == 0
+        }
+    });
+    if swapped {
+        protect(libc::PROT_NONE);
+        let is_missing = [0, 1].map(|at| mmu.is_missing(page(&window, at)));
+        assert_eq!(is_missing, [false, true], "{:?}", mmu.faults());
+        // SAFETY: a page to copy to.
+        let copied = unsafe { mmu.copy_out(&window, page(&window, 0), out.as_mut_ptr()) };
+        // Through /proc/self/mem a protection does not matter.
+        match mmu.faults() {
+            Faults::Messages => assert_eq!((copied, out[0]), (Ok(true), 5)),
+            _ => assert_eq!(copied, Err(libc::EFAULT)),
+        }
+        protect(libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: a page of the window.
+        assert_eq!(unsafe { (window.addr as *const u8).read_volatile() }, 5);
+    } else {
+        softfault_skip::skipped("swap", "the kernel swaps no page out");
+    }
     mmu.release(window);
 }
