@@ -1,6 +1,6 @@
 //! How many pages may be pinned.
 
-use super::folio::{BLOCK_PAGES, flag};
+use super::folio::{BLOCK_PAGES, Folio, flag};
 use super::{Node, PageCache};
 use crate::PAGE_SIZE;
 use crate::budget::FLOOR;
@@ -73,23 +73,21 @@ impl PageCache {
             return;
         }
         self.node.unpin_pages(pages);
-        let mut addr = self.addresses().start;
-        while addr < self.addresses().end {
-            let Some(folio) = self.find(addr) else {
-                addr += PAGE_SIZE;
-                continue;
-            };
-            addr = folio.range().end;
-            while !folio.try_lock() {
-                unlocked(self, &folio, &NeverInterrupted);
+        let range = self.addresses();
+        let mut walk = self.walk(range.clone());
+        while let Some(part) = self.next_part(&mut walk) {
+            while let Some(folio) = self.next_folio(&part, &range, Folio::is_pinned) {
+                while !folio.try_lock() {
+                    unlocked(self, &folio, &NeverInterrupted);
+                }
+                while folio.is_pinned() {
+                    folio.unpin();
+                    // The pin's reference; ours is left.
+                    self.node.put(&folio);
+                }
+                folio.change(0, flag::DOOMED);
+                folio.unlock();
             }
-            while folio.is_pinned() {
-                folio.unpin();
-                // The pin's reference; ours is left.
-                self.node.put(&folio);
-            }
-            folio.change(0, flag::DOOMED);
-            folio.unlock();
         }
     }
 }

@@ -122,20 +122,12 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
         // Acquire pairs with the Release half of the last writer's leaving.
         // On failure nothing is read that it protects; but a waiting reader
         // goes in by its gate, and needs no more from here than the phase.
-        let old = self.update(Acquire, |state| {
-            let come = if state & WRITER != 0 || field(state, WAITING_WRITER) != 0 {
-                assert!(
-                    field(state, WAITING_READER) < FIELD,
-                    "too many readers wait"
-                );
-                WAITING_READER
-            } else {
-                assert!(field(state, READER) < FIELD, "too many readers");
-                READER
-            };
-            Some(state + come)
+        let old = self.join(Acquire, |state| {
+            match state & WRITER != 0 || field(state, WAITING_WRITER) != 0 {
+                true => WAITING_READER,
+                false => READER,
+            }
         });
-        let old = old.expect("a reader either enters or waits");
         if old & WRITER == 0 && field(old, WAITING_WRITER) == 0 {
             return None;
         }
@@ -168,17 +160,10 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
     pub fn write_or_queue(&self) -> Option<Turn<'_>> {
         // Acquire pairs with the Release half of the leaving of all that were
         // inside: readers' and writers' alike, each a read-modify-write.
-        let old = self.update(Acquire, |state| {
-            if is_free(state) {
-                return Some(state + WRITER);
-            }
-            assert!(
-                field(state, WAITING_WRITER) < FIELD,
-                "too many writers wait"
-            );
-            Some(state + WAITING_WRITER)
+        let old = self.join(Acquire, |state| match is_free(state) {
+            true => WRITER,
+            false => WAITING_WRITER,
         });
-        let old = old.expect("a writer either enters or waits");
         if is_free(old) {
             return None;
         }
@@ -289,6 +274,22 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
 
     pub(super) fn write_gate(&self, ticket: u64) -> &WaitWord {
         &self.write_gates[ticket as usize % WRITE_GATES]
+    }
+
+    /// Counts a comer in, as one of the kind that `kind` says, and answers the state before. Where as many threads are counted as
+    /// a field holds, 32,767, one more tries again.
+    #[inline]
+    pub(super) fn join(&self, order: sync::atomic::Ordering, kind: impl Fn(u64) -> u64) -> u64 {
+        let join = |state| {
+            let kind = kind(state);
+            (kind == WRITER || field(state, kind) < FIELD).then(|| state + kind)
+        };
+        loop {
+            if let Some(old) = self.update(order, join) {
+                return old;
+            }
+            sync::thread::yield_now();
+        }
     }
 
     /// Changes the state to the result of `change` and returns the state

@@ -122,13 +122,11 @@ impl StealRwSem {
             stolen = self.raw.update(Acquire, steal);
             stolen.is_some()
         });
-        let steal_or_wait = |state| {
-            let waiting = field(state, WAITING_WRITER);
-            assert!(waiting < FIELD, "too many writers wait");
-            steal(state).or(Some(state + WAITING_WRITER))
+        let steal_or_wait = |state| match is_empty(state) {
+            true => WRITER,
+            false => WAITING_WRITER,
         };
-        let old = stolen.or_else(|| self.raw.update(Acquire, steal_or_wait));
-        let old = old.expect("a writer either enters or waits");
+        let old = stolen.unwrap_or_else(|| self.raw.join(Acquire, steal_or_wait));
         let waiting = field(old, WAITING_WRITER);
         if is_empty(old) {
             if waiting > 0 {

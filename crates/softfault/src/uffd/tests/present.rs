@@ -105,10 +105,8 @@ fn swapped(mmu: &UffdMmu) {
     let mut out = [0_u8; PAGE_SIZE];
     let protect = |to| {
         // SAFETY: a window of the test's own.
-        assert_eq!(
-            unsafe { libc::mprotect(window.addr as *mut _, window.bytes, to) },
-            0
-        );
+        let answer = unsafe { libc::mprotect(window.addr as *mut _, window.bytes, to) };
+        assert_eq!(answer, 0);
     };
     copy(mmu, &window, 0, 5, Access::Writable).unwrap();
     let swapped = (0..1000).any(|_| {
@@ -132,7 +130,8 @@ fn swapped(mmu: &UffdMmu) {
         }
         protect(libc::PROT_READ | libc::PROT_WRITE);
         // SAFETY: a page of the window.
-        assert_eq!(unsafe { (window.addr as *const u8).read_volatile() }, 5);
+        let byte = unsafe { (window.addr as *const u8).read_volatile() };
+        assert_eq!(byte, 5);
     } else {
         softfault_skip::skipped("swap", "the kernel swaps no page out");
     }
