@@ -252,6 +252,30 @@ fn rwsem_with_six_hundred_threads() {
     }
 }
 
+/// A process may have more threads than a lock counts readers.
+#[test]
+fn one_reader_too_many_waits_for_another_to_leave() {
+    const MOST: usize = (1 << 15) - 1;
+    for queue in [MmapQueue::Steal, MmapQueue::PhaseFair] {
+        let sem = Arc::new(with_queue(queue));
+        let mut readers: Vec<_> = (0..MOST).map(|_| sem.read()).collect();
+        let comes = Arc::new(AtomicU64::new(0));
+        let last = {
+            let (sem, comes) = (sem.clone(), comes.clone());
+            spawn(move || {
+                comes.store(1, Relaxed);
+                drop(sem.read());
+            })
+        };
+        until(|| comes.load(Relaxed) == 1);
+        (0..100).for_each(|_| thread::yield_now());
+        readers.pop();
+        last.join().unwrap();
+        drop(readers);
+        drop(sem.write());
+    }
+}
+
 #[test]
 fn a_ticket_comes_round() {
     // Two writers take turns, each keeping the other waiting: 34,000 waits,
