@@ -71,16 +71,35 @@ impl Lru {
     }
 }
 
+/// What a thread that makes room has in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InHand {
+    /// No folio lock.
+    Nothing,
+    /// Locked folios, whose reads it has not begun, say. It does not wait for a batch of private memory: a thread that gives pages up
+    /// (`anon/advise.rs`), or moves them, has one and waits for folios.
+    Folios,
+}
+
 impl Node {
     /// Makes the budget at least `pages` pages freer if that is possible;
     /// returns by how many.
     pub fn reclaim(&self, pages: usize) -> usize {
-        self.evict_until(pages, |made| made >= pages)
+        self.evict_until(pages, InHand::Nothing, |made| made >= pages)
     }
 
     /// Makes room for a fault in need. True if there is some, or was: look
-    /// again. False if all is pinned, or in the hands of others.
+    /// again. False if all is pinned, or in the hands of others. The caller has no folio locked.
     pub(crate) fn make_room(&self, need: Need) -> bool {
+        self.make_room_with(need, InHand::Nothing)
+    }
+
+    /// The same for a caller that has folios locked.
+    pub(crate) fn make_room_with_folios(&self, need: Need) -> bool {
+        self.make_room_with(need, InHand::Folios)
+    }
+
+    fn make_room_with(&self, need: Need, in_hand: InHand) -> bool {
         let _stage = Stage::Reclaim.span();
         // Others may have made it since the caller looked.
         if self.has_room(need) {
@@ -97,16 +116,16 @@ impl Node {
         let freed = match need {
             Need::Pages(pages) => {
                 let enough = |_| self.budget.free() >= pages as u64;
-                self.evict_until(pages, enough) > 0
+                self.evict_until(pages, in_hand, enough) > 0
             }
             // Another chunk, so that reads can go on in the one there is.
             Need::Frame if self.pool_may_grow() => {
-                self.evict_until(CHUNK_PAGES, |_| self.has_room(need)) > 0
+                self.evict_until(CHUNK_PAGES, in_hand, |_| self.has_room(need)) > 0
             }
             Need::Frame => self.evict_read(|_| self.has_room(need)) > 0,
-            Need::Folio => self.evict_until(0, |_| self.has_room(need)) > 0,
+            Need::Folio => self.evict_until(0, in_hand, |_| self.has_room(need)) > 0,
             Need::Clean => {
-                self.evict_until(0, |_| self.has_room(need));
+                self.evict_until(0, in_hand, |_| self.has_room(need));
                 // Other evictions are of no use.
                 false
             }
@@ -134,7 +153,7 @@ impl Node {
 
     /// Evicts in the order of the header until there is `enough`; returns how
     /// many pages the budget got back.
-    fn evict_until(&self, pages: usize, enough: impl Fn(usize) -> bool) -> usize {
+    fn evict_until(&self, pages: usize, in_hand: InHand, enough: impl Fn(usize) -> bool) -> usize {
         self.stats.reclaim_batches.add(1);
         if let Some(tell) = self.on_reclaim {
             tell();
@@ -152,7 +171,7 @@ impl Node {
             let takes_anonymous = anonymous_left > 0 && (left == 0 || first());
             let (evicted, left) = match takes_anonymous {
                 true => {
-                    let evicted = self.evict_anonymous(wanted, || enough(made));
+                    let evicted = self.evict_anonymous(wanted, in_hand, || enough(made));
                     (evicted, &mut anonymous_left)
                 }
                 false => {

@@ -86,6 +86,12 @@ pub(crate) fn issue(cache: &Arc<PageCache>, ahead: &Reads) {
     let _stage = Stage::Submit.span();
     // Reads that are over give their places back.
     take_completed(cache);
+    submit(cache, ahead);
+}
+
+// Its batch is not on the handler's stack while others' reads are taken.
+#[inline(never)]
+fn submit(cache: &Arc<PageCache>, ahead: &Reads) {
     let mut batch = ReadBatch::new(cache, flag::READAHEAD);
     if ahead.is_sure() {
         batch.is_sure();

@@ -173,7 +173,7 @@ impl<'a> ReadBatch<'a> {
         };
         if folio.is_err() && node.frames.counts().present < self.share {
             // Memory is full of mapped pages: read-ahead gets its share.
-            node.make_room(Need::Pages(node.growth_of_spare(self.frames)));
+            node.make_room_with_folios(Need::Pages(node.growth_of_spare(self.frames)));
             folio = node.alloc_folio(cache, range.start, pages, frames);
         }
         while self.reads_all && folio.is_err() && node.evict_oldest() > 0 {
@@ -292,7 +292,7 @@ impl<'a> ReadBatch<'a> {
         let is_short = || beside.is_none() && node.frames.counts().present < self.share;
         alloc().or_else(|| {
             is_short().then(|| {
-                node.make_room(Need::Pages(node.growth_of_spare(self.frames)));
+                node.make_room_with_folios(Need::Pages(node.growth_of_spare(self.frames)));
             })?;
             alloc()
         })

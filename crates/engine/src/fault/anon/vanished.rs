@@ -19,6 +19,8 @@ pub(super) fn is_doubtful(anon: &Anonymous, addr: usize, state: PageState, write
 }
 
 /// A fault at `addr`, a page of private memory that is resident in this state.
+// Seldom, and its variables would be on the handler's stack in all faults.
+#[inline(never)]
 pub(super) fn fault(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> Fault {
     let node = &anon.node;
     let Some(mut page) = anon.pages.try_lock(anon.page(addr), state) else {

@@ -53,7 +53,7 @@ pub(super) fn map(
     }
     let need = CHUNK_PAGES + (TABLE_PAGES + RESERVE) as usize;
     if node.budget.free() < need as u64 {
-        node.make_room(Need::Pages(need));
+        node.make_room_with_folios(Need::Pages(need));
     }
     let row = Locked::new(cache, span.clone(), first)?;
     let used = row.used();

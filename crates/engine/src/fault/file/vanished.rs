@@ -11,6 +11,8 @@ use crate::mmu::Access;
 use sync::Arc;
 
 /// A fault at `addr`, a page of a mapped folio of a file.
+// Seldom, and its variables would be on the handler's stack in all faults.
+#[inline(never)]
 pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) -> Fault {
     let node = &cache.node;
     node.stats.spurious.add(1);

@@ -5,21 +5,30 @@ use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
 use crate::cache::Node;
 use crate::mmu::{TABLE_SPAN, WrittenPage};
+use crate::reclaim::InHand;
 use crate::reclaim::evict::Evicted;
 use crate::reclaim::windows::Busy;
 use core::ops::Range;
 
 impl Node {
     /// Evicts about `target` pages of private memory, or a batch if that is more.
-    /// Does nothing if there is `enough` once it is this thread's turn.
+    /// Does nothing if there is `enough` once it is this thread's turn, and if that would have to be waited for with folios in hand.
     // Not inlined: its variables would be on the handler's stack while folios are evicted.
     #[inline(never)]
     pub(in crate::reclaim) fn evict_anonymous(
         &self,
         target: usize,
+        in_hand: InHand,
         enough: impl Fn() -> bool,
     ) -> Evicted {
-        let mut batch = self.private.batches.take();
+        let batches = &self.private.batches;
+        let batch = match in_hand {
+            InHand::Nothing => Some(batches.take()),
+            InHand::Folios => batches.try_take(),
+        };
+        let Some(mut batch) = batch else {
+            return Evicted::default();
+        };
         if enough() {
             return Evicted::default();
         }

@@ -193,10 +193,15 @@ impl AnonymousBatches {
         CONCURRENT * (BATCH * page + self.copies * PAGE_SIZE)
     }
 
+    /// Waits for one, if need be. The caller has no folio locked.
     pub(crate) fn take(&self) -> MutexGuard<'_, PrivateBatch, { order::PRIVATE_BATCH }> {
-        let mut batches = self.batches.iter();
-        let free = batches.find_map(|batch| batch.try_lock());
-        free.unwrap_or_else(|| self.batches[sync::cpu() % CONCURRENT].lock())
+        self.try_take()
+            .unwrap_or_else(|| self.batches[sync::cpu() % CONCURRENT].lock())
+    }
+
+    /// One that nobody has.
+    fn try_take(&self) -> Option<MutexGuard<'_, PrivateBatch, { order::PRIVATE_BATCH }>> {
+        self.batches.iter().find_map(Mutex::try_lock)
     }
 }
 

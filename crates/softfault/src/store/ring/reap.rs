@@ -15,21 +15,40 @@ use super::table::{Next, ReadTable, Request};
 impl Ring {
     /// [`Store::reap`](softfault_engine::store::Store::reap) in this ring.
     pub(crate) fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap {
-        let mut table = self.table.lock();
-        let Some(slot) = table.find(cookie) else {
-            // Looking costs a system call: only where there may be something.
-            if !table.is_empty() {
-                if !table.led {
-                    table.led = true;
-                    drop(table);
-                    self.lead(None, complete, Deadline::after(0));
-                } else {
-                    drop(table);
-                }
-                self.finish_the_present_reads(complete);
+        let table = self.table.lock();
+        match table.find(cookie) {
+            Some(slot) => self.reap_read(table, slot, complete, timeout_ns),
+            None => {
+                self.reap_present(table, complete);
+                Reap::NotInFlight
             }
-            return Reap::NotInFlight;
-        };
+        }
+    }
+
+    /// Delivers what has arrived.
+    fn reap_present(&self, mut table: MutexGuard<'_, ReadTable>, complete: &dyn Complete) {
+        // Looking costs a system call: only where there may be something.
+        if table.is_empty() {
+            return;
+        }
+        let leads = !table.led;
+        table.led = true;
+        drop(table);
+        if leads {
+            self.lead(None, complete, Deadline::after(0));
+        }
+        self.finish_the_present_reads(complete);
+    }
+
+    /// Waits for the read of a slot. Its variables are not on the stack of a thread that submits.
+    #[inline(never)]
+    fn reap_read<'a>(
+        &'a self,
+        mut table: MutexGuard<'a, ReadTable>,
+        slot: u16,
+        complete: &dyn Complete,
+        timeout_ns: u64,
+    ) -> Reap {
         let round = table.round(slot);
         let deadline = Deadline::after(timeout_ns);
         loop {
