@@ -267,6 +267,38 @@ fn pages_that_cannot_be_moved_go_back() {
     assert_eq!(node.budget.charged(), before);
 }
 
+/// A thread that has all batches, and waits for the folios of pages that are read.
+#[test]
+fn read_ahead_waits_for_no_batch() {
+    // So much that read-ahead has a share of it.
+    let swap = TestSwap::with_queue(16 * PAGES, 256);
+    let rig = Rig::with_swap(12 * PAGES as u64, Policies::default(), &swap);
+    let maps: Vec<_> = (0..14).map(|_| map(&rig)).collect();
+    for anon in &maps {
+        for page in 0..PAGES {
+            rig.write(at(anon, page..page + 1).start, &[1]).unwrap();
+        }
+    }
+    // Memory is full of mapped pages, and the first are in swap.
+    let read = || rig.node.swap.as_ref().unwrap().stats.pages_in.get();
+    let (batches, before) = (rig.node.stats.reclaim_batches.get(), read());
+    let stopped = rig.node.stop_eviction();
+    rig.space.will_need(at(&maps[0], 0..PAGES)).unwrap();
+    assert!(
+        rig.node.stats.reclaim_batches.get() > batches,
+        "room was to be had"
+    );
+    drop(stopped);
+    for page in 0..PAGES {
+        assert_eq!(rig.touch(at(&maps[0], page..page + 1).start), Ok(1));
+    }
+    assert!(read() > before);
+    for anon in maps {
+        rig.unmap(anon.addresses());
+    }
+    rig.finish();
+}
+
 #[test]
 fn others_evict_and_advise_meanwhile() {
     let rig = rig();
