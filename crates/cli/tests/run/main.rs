@@ -24,6 +24,7 @@ mod told;
 mod tree;
 mod unwritten;
 mod variables;
+mod writes;
 
 use softfault_skip::skipped;
 use stats::ProcessStats;

@@ -13,11 +13,9 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use libc::{c_char, c_int, c_void, iovec, mmsghdr, msghdr, ssize_t};
 
-const PAGE: usize = crate::decide::PAGE;
+pub const PAGE: usize = crate::decide::PAGE;
 /// Times that a call is made again.
 const AGAIN: usize = 64;
-/// Times that a call with bytes is made again, before they are copied.
-const BEFORE_COPY: usize = 8;
 /// Bytes that are copied at a time, where that is not all.
 pub const COPIED: usize = 64 << 10;
 
@@ -128,7 +126,7 @@ fn range(start: *const c_void, bytes: usize) -> Range<usize> {
 
 /// True if some of the memory may be missing.
 #[cold]
-fn may_be_missing(reads: &[Reads]) -> bool {
+pub fn may_be_missing(reads: &[Reads]) -> bool {
     let mut is_taken = |part: Range<usize>| marked::may_be_taken(part.start, part.len());
     // SAFETY: memory that a call of the program's reads.
     reads.iter().any(|read| unsafe { read.any(&mut is_taken) })
@@ -136,7 +134,7 @@ fn may_be_missing(reads: &[Reads]) -> bool {
 
 /// Touches all pages that may have been taken, of each part only the first bytes.
 #[cold]
-fn touch(reads: &[Reads], most: usize) {
+pub fn touch(reads: &[Reads], most: usize) {
     let mut touch = |part: Range<usize>| {
         let mut page = part.start;
         while page < part.end.min(part.start.saturating_add(most)) {
@@ -201,99 +199,6 @@ pub fn again_by_error(reads: &[Reads], mut call: impl FnMut() -> c_int) -> c_int
         answer = call();
     }
     answer
-}
-
-/// A call that reads one range: made until it is done. `call` gets how many bytes are done, and where the rest is. Where
-/// the budget is so short that the memory is gone again each time, it is copied.
-pub fn with_bytes(
-    start: *const c_void,
-    bytes: usize,
-    is_stream: bool,
-    mut call: impl FnMut(usize, *const c_void, usize) -> ssize_t,
-) -> ssize_t {
-    let (mut done, mut tries) = (0, 0);
-    loop {
-        let (rest, len) = (start.wrapping_byte_add(done), bytes - done);
-        let answer = match tries < BEFORE_COPY {
-            true => call(done, rest, len),
-            false => {
-                let most = if is_stream { COPIED.min(len) } else { len };
-                with_copy(rest, most, |copy| call(done, copy, most))
-            }
-        };
-        if answer < 0 {
-            let reads = [Reads::Bytes(rest, len)];
-            let is_missing = errno() == libc::EFAULT && mode::is_signals();
-            if is_missing && tries <= BEFORE_COPY && may_be_missing(&reads) {
-                tries += 1;
-                let most = if is_stream { COPIED } else { usize::MAX };
-                touch(&reads, most);
-                continue;
-            }
-            return if done > 0 { done as ssize_t } else { answer };
-        }
-        done += answer as usize;
-        // It is short because a page was missing behind, or for a reason of the file's, which is told again.
-        let is_short = is_stream && answer > 0 && done < bytes;
-        if !is_short || !mode::is_signals() || !marked::may_be_taken(start as usize + done, 1) {
-            return done as ssize_t;
-        }
-        if tries < BEFORE_COPY {
-            tries = 0;
-        }
-    }
-}
-
-/// Vectors of a call at a time, to write the rest of many.
-const FEW: usize = 16;
-
-/// A call that writes the buffers of vectors: made until it is done, as [`with_bytes`]. `rest` gets the number of bytes done,
-/// and the rest.
-pub fn with_vectors(
-    vectors: *const iovec,
-    count: usize,
-    first: impl FnMut() -> ssize_t,
-    mut rest: impl FnMut(usize, *const iovec, c_int) -> ssize_t,
-) -> ssize_t {
-    let answer = again(&[Reads::Vectors(vectors, count)], first);
-    if answer <= 0 || !mode::is_signals() {
-        return answer;
-    }
-    let (mut done, mut goes_on) = (answer as usize, false);
-    loop {
-        let (mut left, mut few) = (done, 0);
-        let mut some = [const {
-            iovec {
-                iov_base: null_mut(),
-                iov_len: 0,
-            }
-        }; FEW];
-        for at in 0..count {
-            // SAFETY: the program hands so many to the kernel.
-            let vector = unsafe { *vectors.add(at) };
-            let skip = left.min(vector.iov_len);
-            left -= skip;
-            if skip < vector.iov_len && few < FEW {
-                some[few] = iovec {
-                    iov_base: vector.iov_base.wrapping_byte_add(skip),
-                    iov_len: vector.iov_len - skip,
-                };
-                few += 1;
-            }
-        }
-        // It is short for want of the next page, or for a reason of the file's.
-        if few == 0 || !goes_on && !marked::may_be_taken(some[0].iov_base as usize, 1) {
-            return done as ssize_t;
-        }
-        let reads = [Reads::Vectors(some.as_ptr(), few)];
-        let more = again(&reads, || rest(done, some.as_ptr(), few as c_int));
-        if more <= 0 {
-            return done as ssize_t;
-        }
-        done += more as usize;
-        // All of these few were written.
-        goes_on = more as usize == some[..few].iter().map(|vector| vector.iov_len).sum();
-    }
 }
 
 /// A call on a copy of some bytes, in memory of the kernel's.

@@ -1,7 +1,8 @@
 //! Calls that hand bytes to the kernel, where faults are signals (`again.rs`).
 
-use super::again::{COPIED, Reads, again, with_bytes, with_copy, with_text, with_vectors};
+use super::again::{COPIED, Reads, may_be_missing, with_copy, with_text};
 use super::next::hooks;
+use super::writes::{Destination, with_bytes, with_message, with_vectors};
 use crate::{marked, mode};
 use libc::{
     FILE, c_char, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr,
@@ -11,69 +12,71 @@ use libc::{
 hooks! {
     /// write(2).
     fn write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t = |next| {
-        with_bytes(from, bytes, true, |_, from, bytes| next(fd, from, bytes))
+        with_bytes(Destination::of(fd), (from, bytes), &[], |_, from, bytes| next(fd, from, bytes))
     };
 
     /// pwrite(2).
     fn pwrite(fd: c_int, from: *const c_void, bytes: size_t, at: off_t) -> ssize_t = |next| {
-        with_bytes(from, bytes, true, |done, from, bytes| next(fd, from, bytes, at + done as off_t))
+        with_bytes(Destination::of(fd), (from, bytes), &[], |done, from, bytes| next(fd, from, bytes, at + done as off_t))
     };
 
     /// pwrite(2), by its other name.
     fn pwrite64(fd: c_int, from: *const c_void, bytes: size_t, at: off_t) -> ssize_t = |next| {
-        with_bytes(from, bytes, true, |done, from, bytes| next(fd, from, bytes, at + done as off_t))
+        with_bytes(Destination::of(fd), (from, bytes), &[], |done, from, bytes| next(fd, from, bytes, at + done as off_t))
     };
 
     /// send(2).
     fn send(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int) -> ssize_t = |next| {
-        with_bytes(from, bytes, false, |_, from, bytes| next(fd, from, bytes, flags))
+        with_bytes(Destination { fd, flags }, (from, bytes), &[], |_, from, bytes| next(fd, from, bytes, flags))
     };
 
     /// sendto(2).
     fn sendto(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr, len: socklen_t) -> ssize_t = |next| {
-        with_bytes(from, bytes, false, |_, from, bytes| {
-            again(&[Reads::Bytes(to.cast(), len as usize)], || next(fd, from, bytes, flags, to, len))
-        })
+        let name = [Reads::Bytes(to.cast(), len as usize)];
+        with_bytes(Destination { fd, flags }, (from, bytes), &name, |_, from, bytes| next(fd, from, bytes, flags, to, len))
     };
 
     /// writev(2).
     fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t = |next| {
-        with_vectors(vectors, count.max(0) as usize, || next(fd, vectors, count), |_, vectors, count| next(fd, vectors, count))
+        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |_, vectors, count| next(fd, vectors, count as c_int))
     };
 
     /// pwritev(2).
     fn pwritev(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |next| {
-        with_vectors(vectors, count.max(0) as usize, || next(fd, vectors, count, at), |done, vectors, count| next(fd, vectors, count, at + done as off_t))
+        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, at + done as off_t))
     };
 
     /// pwritev(2), by its other name.
     fn pwritev64(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |next| {
-        with_vectors(vectors, count.max(0) as usize, || next(fd, vectors, count, at), |done, vectors, count| next(fd, vectors, count, at + done as off_t))
+        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, at + done as off_t))
     };
 
     /// pwritev2(2).
     fn pwritev2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
-        with_vectors(vectors, count.max(0) as usize, || next(fd, vectors, count, at, flags), |done, vectors, count| next(fd, vectors, count, behind(at, done), flags))
+        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, behind(at, done), flags))
     };
 
     /// pwritev2(2), by its other name.
     fn pwritev64v2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
-        with_vectors(vectors, count.max(0) as usize, || next(fd, vectors, count, at, flags), |done, vectors, count| next(fd, vectors, count, behind(at, done), flags))
+        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, behind(at, done), flags))
     };
 
     /// vmsplice(2).
     fn vmsplice(fd: c_int, vectors: *const iovec, count: size_t, flags: c_uint) -> ssize_t = |next| {
-        with_vectors(vectors, count, || next(fd, vectors, count, flags), |_, vectors, count| next(fd, vectors, count as size_t, flags))
+        with_vectors(Destination::of(fd), (vectors, count), &[], |_, vectors, count| next(fd, vectors, count, flags))
     };
 
     /// sendmsg(2).
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t = |next| {
-        again(&[Reads::Message(message)], || next(fd, message, flags))
+        with_message(Destination { fd, flags }, message, |message| next(fd, message, flags))
     };
 
-    /// sendmmsg(2).
+    /// sendmmsg(2): where memory may be missing, one message after the other.
     fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int = |next| {
-        again(&[Reads::Messages(messages, count as usize)], || next(fd, messages, count, flags))
+        if !mode::is_signals() || !marked::is_any() || !may_be_missing(&[Reads::Messages(messages, count as usize)]) {
+            return next(fd, messages, count, flags);
+        }
+        send_each(fd, messages, count as usize, flags)
     };
 
     /// fwrite(3): the C library hands large parts to the kernel without a hook in between.
@@ -100,6 +103,49 @@ hooks! {
     fn puts(text: *const c_char) -> c_int = |next| {
         with_text(text, |text| next(text))
     };
+}
+
+/// As sendmmsg(2), which ends with a message of which some is left.
+///
+/// # Safety
+/// As of sendmmsg(2).
+unsafe fn send_each(fd: c_int, messages: *mut mmsghdr, count: usize, flags: c_int) -> c_int {
+    let mut done = 0;
+    // More than so many the kernel does not take.
+    for at in 0..count.min(libc::UIO_MAXIOV as usize) {
+        // SAFETY: the caller's promise.
+        let (sent, bytes) = unsafe {
+            let message = messages.add(at);
+            let about = &(*message).msg_hdr;
+            let each = (0..about.msg_iovlen).map(|at| (*about.msg_iov.add(at)).iov_len);
+            let bytes = each.fold(0_usize, usize::saturating_add);
+            let sent = sendmsg(fd, about, flags);
+            if sent >= 0 {
+                (*message).msg_len = sent as c_uint;
+            }
+            (sent, bytes)
+        };
+        if sent < 0 {
+            return if done > 0 { done } else { -1 };
+        }
+        done += 1;
+        if (sent as usize) < bytes {
+            break;
+        }
+    }
+    done
+}
+
+/// Sends some vectors as far as that does not wait.
+pub fn send_at_once(to: Destination, vectors: *const iovec, count: usize) -> ssize_t {
+    // SAFETY: a message of zeros is valid, and has neither a name nor control data.
+    unsafe {
+        let mut message = core::mem::zeroed::<msghdr>();
+        message.msg_iov = vectors.cast_mut();
+        message.msg_iovlen = count;
+        let flags = to.flags & !libc::MSG_FASTOPEN | libc::MSG_DONTWAIT;
+        nexts::sendmsg.get()(to.fd, &message, flags)
+    }
 }
 
 /// -1: where the file is.

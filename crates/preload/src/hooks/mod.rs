@@ -17,6 +17,7 @@
 //! | `paths`, `programs` | calls that hand a path to it, or the arguments of a program | where faults are signals |
 //! | `names` | other names of calls | as the call |
 //! | `raw` | syscall(2) | as the call that it makes |
+//! | `writes` | calls that write many bytes: the rest follows | where faults are signals |
 //! | `again` | the common part of the last three: missing pages are brought in, and the call made again | |
 
 use crate::options::Mode;
@@ -41,6 +42,7 @@ mod receive;
 mod signals;
 mod thread_exit;
 mod waits;
+mod writes;
 
 /// Before the program's threads begin: a hook may be called where nothing can be looked up.
 pub fn prepare() {

@@ -1,9 +1,10 @@
 //! syscall(2): system calls by their numbers. Those that read memory are made again where faults are signals
 //! (`again.rs`), and those that fork are forks.
 
-use super::again::{Reads, again, with_bytes};
+use super::again::{Reads, again};
 use super::next::hooks;
 use super::receive::{bytes_into, read_into, vectors_into};
+use super::writes::{Destination, with_bytes, with_message, with_vectors};
 use crate::{fork, inside};
 use libc::{c_char, c_int, c_long, c_void};
 
@@ -41,16 +42,7 @@ fn reads_of(number: c_long, [a, b, c, d, e, _]: Arguments) -> [Reads; 3] {
     }
     let one = |reads| [reads, NOTHING, NOTHING];
     match number {
-        libc::SYS_sendto => [
-            bytes(b, c),
-            bytes(e, size_of::<libc::sockaddr_storage>() as c_long),
-            NOTHING,
-        ],
-        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_vmsplice => {
-            one(vectors(b, c))
-        }
         libc::SYS_process_vm_writev => one(vectors(b, c)),
-        libc::SYS_sendmsg => one(Reads::Message(b as *const libc::msghdr)),
         libc::SYS_sendmmsg => one(Reads::Messages(b as *const libc::mmsghdr, c as usize)),
         libc::SYS_bind | libc::SYS_connect => one(bytes(b, c)),
         libc::SYS_setsockopt => one(bytes(d, e)),
@@ -138,12 +130,38 @@ hooks! {
         }
         let start = b as *const c_void;
         match number {
-            libc::SYS_write => with_bytes(start, c as usize, true, |_, from, len| {
+            libc::SYS_write => with_bytes(Destination::of(a as c_int), (start, c as usize), &[], |_, from, len| {
                 next(number, a, from as c_long, len as c_long, d, e, f) as isize
             }) as c_long,
-            libc::SYS_pwrite64 => with_bytes(start, c as usize, true, |done, from, len| {
+            libc::SYS_pwrite64 => with_bytes(Destination::of(a as c_int), (start, c as usize), &[], |done, from, len| {
                 next(number, a, from as c_long, len as c_long, d + done as c_long, e, f) as isize
             }) as c_long,
+            libc::SYS_sendto => {
+                let to = Destination { fd: a as c_int, flags: d as c_int };
+                with_bytes(to, (start, c as usize), &[bytes(e, f as u32 as c_long)], |_, from, len| {
+                    next(number, a, from as c_long, len as c_long, d, e, f) as isize
+                }) as c_long
+            }
+            libc::SYS_sendmsg => {
+                let to = Destination { fd: a as c_int, flags: c as c_int };
+                with_message(to, b as *const libc::msghdr, |message| {
+                    next(number, a, message as c_long, c, d, e, f) as isize
+                }) as c_long
+            }
+            libc::SYS_writev | libc::SYS_vmsplice => {
+                let vectors = (b as *const libc::iovec, c as usize);
+                with_vectors(Destination::of(a as c_int), vectors, &[], |_, vectors, count| {
+                    next(number, a, vectors as c_long, count as c_long, d, e, f) as isize
+                }) as c_long
+            }
+            libc::SYS_pwritev | libc::SYS_pwritev2 => {
+                let vectors = (b as *const libc::iovec, c as usize);
+                // -1, of pwritev2(2): where the file is.
+                let behind = |done: usize| if d == -1 { d } else { d + done as c_long };
+                with_vectors(Destination::of(a as c_int), vectors, &[], |done, vectors, count| {
+                    next(number, a, vectors as c_long, count as c_long, behind(done), e, f) as isize
+                }) as c_long
+            }
             libc::SYS_read => read_into(a as c_int, b as *mut c_void, c as usize, |to, bytes, _| {
                 next(number, a, to as c_long, bytes as c_long, d, e, f) as isize
             }) as c_long,

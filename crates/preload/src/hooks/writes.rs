@@ -1,0 +1,370 @@
+//! Calls that write many bytes of memory, where faults are signals: the kernel stops at a page that is missing, and the rest is
+//! written by another call.
+//!
+//! A call also stops short for reasons of its own: a handler has interrupted it, its time is over, the descriptor does not wait. That
+//! is the program's to know. So the rest of what goes to a pipe, a terminal or a socket follows only where a page of it is missing,
+//! and where there is room for it at once: the kernel has looked for room before it came to the page.
+
+use super::again::{COPIED, PAGE, Reads, touch};
+use crate::call::{self, errno, set_errno};
+use crate::{marked, mode};
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use core::ptr::null_mut;
+use libc::{c_int, c_void, iovec, msghdr, ssize_t};
+
+/// Times that a call is made again, before its bytes are copied.
+const BEFORE_COPY: usize = 8;
+/// Bytes that are brought in before a call is made again, and among which one may have been missing: no socket takes more at once.
+const AHEAD: usize = 256 << 10;
+/// Vectors of a call at a time, to write the rest of many.
+const FEW: usize = 16;
+const NO_VECTOR: iovec = iovec {
+    iov_base: null_mut(),
+    iov_len: 0,
+};
+
+/// Where a call writes to: a descriptor, and the flags of send(2).
+#[derive(Clone, Copy)]
+pub struct Destination {
+    pub fd: c_int,
+    pub flags: c_int,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A file, or a disk: it tells its reasons again.
+    File,
+    /// A socket of bytes.
+    Stream,
+    /// A socket of messages, each of which is one call.
+    Messages,
+    /// A pipe, a terminal and the like.
+    Other,
+}
+
+impl Destination {
+    /// That of write(2).
+    pub fn of(fd: c_int) -> Self {
+        Self { fd, flags: 0 }
+    }
+
+    #[cold]
+    fn kind(self) -> Kind {
+        let before = errno();
+        let mut about = MaybeUninit::<libc::stat>::zeroed();
+        let (mut kind, mut bytes) = (0, size_of::<c_int>() as libc::socklen_t);
+        // SAFETY: both calls fill what they are given; zeros are a valid structure.
+        let (mode, is_stream) = unsafe {
+            libc::syscall(libc::SYS_fstat, self.fd, about.as_mut_ptr());
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_TYPE);
+            let to: *mut c_int = &mut kind;
+            libc::syscall(libc::SYS_getsockopt, self.fd, level, name, to, &mut bytes);
+            (about.assume_init().st_mode, kind == libc::SOCK_STREAM)
+        };
+        set_errno(before);
+        match mode & libc::S_IFMT {
+            libc::S_IFREG | libc::S_IFBLK => Kind::File,
+            // The last byte of each call is marked.
+            libc::S_IFSOCK if is_stream && self.flags & libc::MSG_OOB == 0 => Kind::Stream,
+            libc::S_IFSOCK => Kind::Messages,
+            _ => Kind::Other,
+        }
+    }
+
+    /// True if a write of a byte would not wait.
+    fn has_room(self) -> bool {
+        let mut one = libc::pollfd {
+            fd: self.fd,
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        let at_once = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let (one, none): (*mut libc::pollfd, *const c_void) = (&mut one, core::ptr::null());
+        // SAFETY: one descriptor is asked about; its answer is there.
+        unsafe {
+            libc::syscall(libc::SYS_ppoll, one, 1, &at_once, none, 0) == 1
+                && (*one).revents & libc::POLLOUT != 0
+        }
+    }
+}
+
+/// The vectors that are left when some bytes are done: the first few.
+struct Rest {
+    vectors: [iovec; FEW],
+    count: usize,
+}
+
+impl Rest {
+    /// # Safety
+    /// The program hands so many to the kernel.
+    unsafe fn of(vectors: *const iovec, count: usize, done: usize) -> Self {
+        let (mut left, mut few) = (done, 0);
+        let mut some = [const { NO_VECTOR }; FEW];
+        for at in 0..count {
+            // SAFETY: the caller's promise.
+            let vector = unsafe { *vectors.add(at) };
+            let skip = left.min(vector.iov_len);
+            left -= skip;
+            if skip < vector.iov_len && few < FEW {
+                some[few] = iovec {
+                    iov_base: vector.iov_base.wrapping_byte_add(skip),
+                    iov_len: vector.iov_len - skip,
+                };
+                few += 1;
+            }
+        }
+        Self {
+            vectors: some,
+            count: few,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let few = self.vectors[..self.count].iter();
+        few.fold(0, |sum, vector| sum.saturating_add(vector.iov_len))
+    }
+
+    /// Their first bytes, by the pages.
+    fn any_page(&self, mut act: impl FnMut(Range<usize>) -> bool) -> bool {
+        let mut left = AHEAD;
+        self.vectors[..self.count].iter().any(|vector| {
+            let some = vector.iov_len.min(left);
+            left -= some;
+            let start = vector.iov_base as usize;
+            let end = start.saturating_add(some);
+            let mut page = start & !(PAGE - 1);
+            let mut found = false;
+            while page < end && !found {
+                found = marked::may_be_taken(page, 1) && act(page..page + PAGE);
+                page += PAGE;
+            }
+            found
+        })
+    }
+
+    /// True if the first bytes may have been taken.
+    fn may_be_taken(&self) -> bool {
+        self.any_page(|_| true)
+    }
+
+    /// True if a page of the first bytes is not there.
+    fn is_missing(&self) -> bool {
+        self.any_page(|page| {
+            let mut there = 0_u8;
+            // SAFETY: asks about a page.
+            let asked = unsafe {
+                let to: *mut u8 = &mut there;
+                libc::syscall(libc::SYS_mincore, page.start, PAGE, to)
+            };
+            asked == 0 && there & 1 == 0
+        })
+    }
+
+    /// Brings the first bytes in.
+    fn bring_in(&self) {
+        self.any_page(|page| {
+            // SAFETY: the program hands it to the kernel to be read. Where it is not there, this faults where the call would
+            // have answered EFAULT, as long as nothing was taken there.
+            unsafe { (page.start as *const u8).read_volatile() };
+            false
+        });
+    }
+}
+
+/// A call that writes one range: made until it is done. `call` gets how many bytes are done, and where the rest is.
+#[inline]
+pub fn with_bytes(
+    to: Destination,
+    (start, bytes): (*const c_void, usize),
+    more: &[Reads],
+    mut call: impl FnMut(usize, *const c_void, usize) -> ssize_t,
+) -> ssize_t {
+    let answer = call(0, start, bytes);
+    let is_done = answer == bytes as ssize_t || answer == 0 || !mode::is_signals();
+    if is_done || answer < 0 && errno() != libc::EFAULT {
+        return answer;
+    }
+    if !marked::is_any() {
+        return answer;
+    }
+    let one = iovec {
+        iov_base: start.cast_mut(),
+        iov_len: bytes,
+    };
+    let mut call = |done: usize, vectors: *const iovec, _: usize| {
+        // SAFETY: there is one, at least: this one, its rest, or a copy of it.
+        let vector = unsafe { *vectors };
+        call(done, vector.iov_base, vector.iov_len)
+    };
+    finish(to, (&one, 1), more, answer, &mut call)
+}
+
+/// A call that writes the buffers of vectors: the same. `call` gets the number of bytes done, and the rest.
+pub fn with_vectors(
+    to: Destination,
+    (vectors, count): (*const iovec, usize),
+    more: &[Reads],
+    mut call: impl FnMut(usize, *const iovec, usize) -> ssize_t,
+) -> ssize_t {
+    let answer = call(0, vectors, count);
+    if answer == 0 || answer < 0 && errno() != libc::EFAULT {
+        return answer;
+    }
+    if !mode::is_signals() || !marked::is_any() {
+        return answer;
+    }
+    finish(to, (vectors, count), more, answer, &mut call)
+}
+
+#[cold]
+fn finish(
+    to: Destination,
+    (vectors, count): (*const iovec, usize),
+    more: &[Reads],
+    first: ssize_t,
+    call: &mut dyn FnMut(usize, *const iovec, usize) -> ssize_t,
+) -> ssize_t {
+    let (mut done, mut tries) = (0, 0);
+    let (mut answer, mut wanted) = (first, usize::MAX);
+    // The next bytes go out only if that does not wait.
+    let (mut at_once, mut was_at_once) = (false, false);
+    let mut kind = None;
+    // SAFETY: the program has handed so many to the kernel.
+    let mut rest = unsafe { Rest::of(vectors, count, 0) };
+    loop {
+        let own = *kind.get_or_insert_with(|| to.kind());
+        if answer < 0 {
+            let others = super::again::may_be_missing(more);
+            let is_missing =
+                errno() == libc::EFAULT && (others || rest.may_be_taken() || own == Kind::Messages);
+            if !is_missing || tries > BEFORE_COPY {
+                return if done > 0 { done as ssize_t } else { answer };
+            }
+            tries += 1;
+            touch(more, usize::MAX);
+            match own {
+                Kind::Messages => touch(&[Reads::Vectors(vectors, count)], usize::MAX),
+                _ => rest.bring_in(),
+            }
+        } else {
+            done += answer as usize;
+            // SAFETY: as above.
+            rest = unsafe { Rest::of(vectors, count, done) };
+            if answer == 0 || rest.count == 0 || own == Kind::Messages {
+                return done as ssize_t;
+            }
+            // All that it was given, or at once, and so it was not for want of room that the call before was short.
+            let goes_on = answer as usize == wanted || was_at_once;
+            if !goes_on {
+                match own {
+                    Kind::File if rest.may_be_taken() => {}
+                    Kind::Stream if rest.is_missing() => at_once = true,
+                    Kind::Other if rest.is_missing() && to.has_room() => {}
+                    _ => return done as ssize_t,
+                }
+            }
+            if tries <= BEFORE_COPY {
+                tries = 0;
+            }
+        }
+        was_at_once = at_once;
+        wanted = rest.bytes();
+        let mut act = |vectors: *const iovec, count: usize| match at_once {
+            true => super::memory::send_at_once(to, vectors, count),
+            false => call(done, vectors, count),
+        };
+        answer = match (tries > BEFORE_COPY, own) {
+            (true, Kind::Messages) => with_copies((vectors, count), usize::MAX, act).0,
+            (true, _) => {
+                let (answer, copied) =
+                    with_copies((rest.vectors.as_ptr(), rest.count), COPIED, act);
+                wanted = copied;
+                answer
+            }
+            (false, _) if done == 0 => {
+                wanted = usize::MAX;
+                act(vectors, count)
+            }
+            (false, _) => act(rest.vectors.as_ptr(), rest.count),
+        };
+        at_once &= answer < 0;
+    }
+}
+
+/// A call on a copy of the first bytes of some vectors, in memory of the kernel's; how many were copied.
+fn with_copies(
+    (vectors, count): (*const iovec, usize),
+    most: usize,
+    call: impl FnOnce(*const iovec, usize) -> ssize_t,
+) -> (ssize_t, usize) {
+    // SAFETY: the program hands so many to the kernel; here and below.
+    let each = || (0..count).map(|at| unsafe { vectors.add(at).read() });
+    let all = each().fold(0_usize, |sum, vector| sum.saturating_add(vector.iov_len));
+    let bytes = all.min(most);
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: new memory, which is unmapped when the call is over.
+    unsafe {
+        let copy = call::mmap(null_mut(), bytes.max(1), protection, flags, -1, 0);
+        if copy == libc::MAP_FAILED {
+            return (call(vectors, count), all);
+        }
+        let mut done = 0;
+        for vector in each() {
+            let some = vector.iov_len.min(bytes - done);
+            let to = copy.wrapping_byte_add(done).cast::<u8>();
+            to.copy_from_nonoverlapping(vector.iov_base.cast::<u8>(), some);
+            done += some;
+        }
+        let one = iovec {
+            iov_base: copy,
+            iov_len: bytes,
+        };
+        let answer = call(&one, 1);
+        let errno = errno();
+        call::any(libc::SYS_munmap, [copy as usize, bytes.max(1), 0, 0]);
+        set_errno(errno);
+        (answer, bytes)
+    }
+}
+
+/// sendmsg(2), and its like: the name and the control data go with the first bytes only.
+///
+/// # Safety
+/// As of sendmsg(2).
+pub unsafe fn with_message(
+    to: Destination,
+    message: *const msghdr,
+    mut call: impl FnMut(*const msghdr) -> ssize_t,
+) -> ssize_t {
+    let answer = call(message);
+    if answer == 0 || answer < 0 && errno() != libc::EFAULT {
+        return answer;
+    }
+    if !mode::is_signals() || !marked::is_any() || message.is_null() {
+        return answer;
+    }
+    // SAFETY: the caller's promise.
+    let about = unsafe { message.read() };
+    let more = [
+        Reads::Bytes(message.cast(), size_of::<msghdr>()),
+        Reads::Bytes(about.msg_name, about.msg_namelen as usize),
+        Reads::Bytes(about.msg_control, about.msg_controllen),
+    ];
+    let mut call = |done: usize, vectors: *const iovec, count: usize| {
+        let mut own = about;
+        own.msg_iov = vectors.cast_mut();
+        own.msg_iovlen = count;
+        if done > 0 {
+            (own.msg_name, own.msg_namelen) = (null_mut(), 0);
+            (own.msg_control, own.msg_controllen) = (null_mut(), 0);
+        }
+        call(&own)
+    };
+    let vectors = (about.msg_iov.cast_const(), about.msg_iovlen);
+    finish(to, vectors, &more, answer, &mut call)
+}
