@@ -16,6 +16,7 @@ mod filter;
 mod library;
 mod lives;
 mod malloc;
+mod moved;
 mod private;
 mod programs;
 mod reserve;

@@ -76,6 +76,28 @@ pub fn before_fixed(table: &mut Table, range: &Range<usize>) -> bool {
     done
 }
 
+/// The kernel is about to replace what is there by a mapping of its own: served parts are handed over, for it may refuse, and places
+/// where there was nothing are the program's. False if that cannot be; and these places.
+pub fn before_replaced(table: &mut Table, range: &Range<usize>) -> (bool, Vec<Range<usize>>) {
+    let (mut done, mut holes) = (true, Vec::new());
+    for start in table.private.over(range) {
+        let mapping = table.private.get(start);
+        holes.extend(mapping.map_or_else(Vec::new, |mapping| mapping.holes.within(range)));
+        done &= table.private.hand_over_part(start, range);
+        // The addresses are taken until the kernel puts its mapping there.
+        done &= table.private.leave_holes(start, range);
+        end_if_dead(table, start);
+    }
+    (done, holes)
+}
+
+/// The kernel has refused: there is nothing again where there was nothing.
+pub fn not_replaced(table: &mut Table, holes: &[Range<usize>]) {
+    for hole in holes {
+        unmap(table, hole);
+    }
+}
+
 /// In a child of fork: its memory goes on. Leases are the parent's, and the child would not learn of writes of others:
 /// the kernel serves mappings of such files.
 pub fn forked(table: &mut Table) {

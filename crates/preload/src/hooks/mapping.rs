@@ -1,4 +1,4 @@
-//! mmap(2) and calls that change mappings.
+//! mmap(2) and calls that change mappings. Those that move them are in `moving.rs`.
 
 use crate::decide::{self, Call};
 use crate::table::Table;
@@ -241,37 +241,6 @@ fn give_place(
     }
 }
 
-/// The kernel is about to change mappings there: the memory becomes the kernel's first.
-#[cold]
-fn give_way(addr: *mut c_void, bytes: usize) -> bool {
-    match (inside::enter(), change::pages(addr, bytes)) {
-        (Some(_inside), Some(range)) => {
-            give::leave_stack();
-            let mut table = table::lock();
-            change::free_idle(&mut table, &range);
-            change::hand_back(&mut table, &range);
-            table.forget_reserved(&range);
-            give::hand_over(&mut table, &range)
-        }
-        _ => true,
-    }
-}
-
-/// mremap(2) of private memory: the engine's answer; `None`: the kernel is to do it.
-#[cold]
-fn move_private(
-    addr: *mut c_void,
-    old: size_t,
-    new: size_t,
-    flags: c_int,
-) -> Option<Result<usize, c_int>> {
-    let old = change::pages(addr, old)?;
-    let new = new.checked_next_multiple_of(decide::PAGE)?;
-    let _inside = inside::enter()?;
-    give::leave_stack();
-    private_calls::move_to(&mut table::lock(), &old, new, flags)
-}
-
 /// A call on a range that may be taken, by `ours`; where that has no answer, by the kernel.
 #[inline]
 fn on_range(
@@ -349,82 +318,6 @@ pub unsafe extern "C" fn munmap(addr: *mut c_void, bytes: size_t) -> c_int {
         |table, range| Some(change::unmap(table, range)),
         kernel,
     )
-}
-
-/// mremap(2). In C it has the last argument only with `MREMAP_FIXED` and `MREMAP_DONTUNMAP`: otherwise it is not
-/// looked at.
-///
-/// # Safety
-/// As of the C library's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mremap(
-    addr: *mut c_void,
-    old: size_t,
-    new: size_t,
-    flags: c_int,
-    to: *mut c_void,
-) -> *mut c_void {
-    if !inside::is_inside() {
-        let mut can = true;
-        if marked::may_be_taken(addr as usize, old.max(1)) {
-            match move_private(addr, old, new, flags) {
-                Some(Ok(moved)) => return moved as *mut c_void,
-                Some(Err(errno)) => {
-                    call::set_errno(errno);
-                    return libc::MAP_FAILED;
-                }
-                None => can &= give_way(addr, old.max(1)),
-            }
-        }
-        if flags & libc::MREMAP_FIXED != 0 && marked::may_be_taken(to as usize, new) {
-            can &= give_way(to, new);
-        }
-        if !can {
-            call::set_errno(libc::ENOMEM);
-            return libc::MAP_FAILED;
-        }
-    }
-    let to = match flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) {
-        0 => core::ptr::null_mut(),
-        _ => to,
-    };
-    // SAFETY: the caller's promise.
-    unsafe { call::mremap(addr, old, new, flags, to) }
-}
-
-/// shmat(2): with SHM_REMAP it replaces what is there.
-///
-/// # Safety
-/// As of the C library's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn shmat(segment: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
-    let replaces = flags & libc::SHM_REMAP != 0 && marked::is_any() && !inside::is_inside();
-    let bytes = if replaces { segment_bytes(segment) } else { 0 };
-    if bytes > 0 && marked::may_be_taken(addr as usize, bytes) && !give_way(addr.cast_mut(), bytes)
-    {
-        call::set_errno(libc::ENOMEM);
-        return libc::MAP_FAILED;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_shmat, segment, addr, flags) as *mut c_void }
-}
-
-/// Bytes of a segment of shared memory; 0 if the kernel says none.
-fn segment_bytes(segment: c_int) -> usize {
-    let mut about = core::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
-    let errno = call::errno();
-    // SAFETY: fills the structure; zeros are a valid one.
-    let about = unsafe {
-        libc::syscall(
-            libc::SYS_shmctl,
-            segment,
-            libc::IPC_STAT,
-            about.as_mut_ptr(),
-        );
-        about.assume_init()
-    };
-    call::set_errno(errno);
-    about.shm_segsz
 }
 
 /// mprotect(2).

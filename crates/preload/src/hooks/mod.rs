@@ -2,7 +2,7 @@
 //!
 //! | file | has | does something |
 //! |---|---|---|
-//! | `mapping` | mmap(2) and calls that change mappings | always |
+//! | `mapping`, `moving` | mmap(2) and calls that change mappings | always |
 //! | `malloc` | malloc(3) and its like | where anonymous memory is taken |
 //! | `process` | children that are made without the handlers of pthread_atfork(3) | always |
 //! | `thread_exit` | destructors at the end of threads | for values of ours |
@@ -32,6 +32,7 @@ mod direct;
 mod malloc;
 mod mapping;
 mod memory;
+mod moving;
 mod names;
 mod next;
 mod paths;
