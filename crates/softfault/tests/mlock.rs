@@ -70,6 +70,30 @@ fn half_of_the_budget_can_be_locked_and_is_given_back() {
 }
 
 #[test]
+fn threads_lock_and_unlock_one_map() {
+    let engine = engine();
+    let map = engine.map_anon(LEAST_MEMORY / 4).unwrap();
+    for _ in 0..50 {
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..4 {
+                        map.lock().unwrap();
+                        map.unlock().unwrap();
+                    }
+                });
+            }
+        });
+        map.unlock().unwrap();
+        // None is left that stays: as much as ever can be locked.
+        let others: Vec<_> = (0..3)
+            .map(|_| engine.map_anon(LEAST_MEMORY / 8).unwrap())
+            .collect();
+        others.iter().for_each(|map| map.lock().unwrap());
+    }
+}
+
+#[test]
 fn a_map_that_is_read_only_is_locked_and_written_to_later() {
     let engine = engine();
     let file = made_file("locked", MIB);

@@ -53,7 +53,12 @@ impl Anonymous {
         self.keeps.is_requested()
     }
 
-    /// Lets a page stay; true if that is new.
+    /// True if a page stays.
+    pub(crate) fn stays(&self, page: usize) -> bool {
+        self.pages.state(page).stays()
+    }
+
+    /// Lets a page stay; true if that is new. The caller has counted it.
     pub(crate) fn let_stay(&self, page: usize) -> bool {
         self.keeps.begin(&self.node);
         self.set_stays(page, true)

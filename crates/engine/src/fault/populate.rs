@@ -62,11 +62,19 @@ pub fn lock(
         if outcome != Outcome::Mapped {
             return outcome;
         }
-        let first = anon.let_stay(page);
-        if first && !anon.node.try_pin(1) {
-            anon.let_go(page);
-            return Outcome::Error(FaultError::NoMemory);
-        }
+        // Counted before it stays: whoever lets it go takes the count back, and a child looks at the count.
+        let first = loop {
+            if anon.stays(page) {
+                break false;
+            }
+            if !anon.node.try_pin(1) {
+                return Outcome::Error(FaultError::NoMemory);
+            }
+            if anon.let_stay(page) {
+                break true;
+            }
+            anon.node.unpin_pages(1);
+        };
         // It may have gone again before it was told to stay.
         let mut outcome = bring_in(space, addr, write, interrupt);
         if outcome == Outcome::Mapped

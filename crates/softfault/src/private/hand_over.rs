@@ -78,7 +78,10 @@ impl Private {
                 done
             }
         };
-        done.map_err(|(at, why)| (at, io_error(why)))
+        done.map_err(|(at, why)| {
+            self.let_go_of_the_rest(managed, at..part.end);
+            (at, io_error(why))
+        })
     }
 
     /// Notes that a hole belongs to the program now: it has mapped something there.

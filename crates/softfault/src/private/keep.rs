@@ -17,11 +17,13 @@ use std::sync::{MutexGuard, PoisonError};
 
 impl Private {
     fn held(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
-        self.kept
-            .get()
-            .held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let held = self.kept.get().held.lock();
+        held.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, bool> {
+        let locked = self.kept.get().locked.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn numbers(&self, addresses: &Range<usize>) -> Range<usize> {
@@ -105,6 +107,17 @@ impl Private {
             None if ProcessGeneration::is_child() => return,
             None => unreachable!("pages that are not held are let go"),
         }
+        self.let_go_unheld(managed, &held, numbers);
+    }
+
+    /// Lets pages go that were to be handed over, and were not: those that nobody holds. Signals are masked.
+    pub(super) fn let_go_of_the_rest(&self, managed: &Managed, addresses: Range<usize>) {
+        let held = self.held();
+        self.let_go_unheld(managed, &held, self.numbers(&addresses));
+    }
+
+    /// Lets those of some pages go that nobody holds. The list is locked meanwhile: a later hold of one of them comes after.
+    fn let_go_unheld(&self, managed: &Managed, held: &[Range<usize>], numbers: Range<usize>) {
         let mut parts = vec![numbers];
         for other in held.iter() {
             let without = |part: Range<usize>| {
@@ -115,7 +128,6 @@ impl Private {
             parts = parts.into_iter().flat_map(without).collect();
             parts.retain(|part| !part.is_empty());
         }
-        // The list is locked meanwhile: a later hold of one of them comes after.
         for part in parts {
             fault::unlock(&managed.space, self.addresses_of(&part));
         }
@@ -123,21 +135,18 @@ impl Private {
 
     /// Keeps all of the map, until [`unlock`](Self::unlock). Once or more is the same.
     pub(crate) fn lock(&self, managed: &Managed) -> Result<(), FaultError> {
-        // Relaxed, here and below: the list has a lock, and a program that locks in one thread and
-        // unlocks in another at the same time gets one or the other.
-        if self.kept.get().locked.swap(true, Ordering::Relaxed) {
-            return Ok(());
+        let mut locked = self.locked();
+        if !*locked {
+            self.hold(managed, self.window(), self.is_writable())?;
+            *locked = true;
         }
-        let held = self.hold(managed, self.window(), self.is_writable());
-        if held.is_err() {
-            self.kept.get().locked.store(false, Ordering::Relaxed);
-        }
-        held
+        Ok(())
     }
 
     /// Ends [`lock`](Self::lock).
     pub(crate) fn unlock(&self, managed: &Managed) {
-        if self.kept.get().locked.swap(false, Ordering::Relaxed) {
+        let mut locked = self.locked();
+        if core::mem::take(&mut *locked) {
             self.release(managed, self.window());
         }
     }
@@ -148,7 +157,7 @@ impl Private {
         let numbers = self.numbers(&self.window());
         // Other holders of pages had the map borrowed.
         self.held().clear();
-        if self.kept.get().locked.load(Ordering::Relaxed) {
+        if *self.locked() {
             self.held().push(numbers);
             let _ = self.keep(managed, self.window(), self.is_writable());
         }

@@ -74,8 +74,8 @@ pub(crate) struct Private {
 struct KeptPages {
     /// By their numbers in the window: one range for each holder.
     held: Mutex<Vec<Range<usize>>>,
-    /// True if all of the map is one of them, for `mlock`.
-    locked: AtomicBool,
+    /// True if all of the map is one of them, for `mlock`. Locked before `held`, and over the faults that bring the pages in.
+    locked: Mutex<bool>,
 }
 
 impl Private {

@@ -14,7 +14,7 @@
 
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
-use crate::fault::{FaultError, NeverInterrupted, Populated, lock, unlock};
+use crate::fault::{FaultError, NeverInterrupted, Populated, lock};
 use crate::mm::{AddressSpace, MmError};
 use crate::mmu::MmuError;
 use core::ops::Range;
@@ -49,7 +49,8 @@ impl From<MmError> for NotHandedOver {
 
 /// Hands `range`, which shows private memory, over, from its front on. `give` gets chunks of it, and where in each the
 /// bytes are that are nowhere else. They are present, and protected if `protect`, where the page tables can: a thread that writes to
-/// them meanwhile does so after `give` has answered. After an error the first address that was not given.
+/// them meanwhile does so after `give` has answered. After an error the first address that was not given; pages from there on may stay
+/// ([`lock`]), and the caller lets those go that nobody else keeps.
 ///
 /// Windows are where their VMAs are: not for page tables of our own.
 pub fn hand_over(
@@ -70,11 +71,7 @@ pub fn hand_over(
             match given {
                 Ok(()) => break,
                 Err(NotHandedOver::Changed) if tries < TRIES => tries += 1,
-                Err(error) => {
-                    let own = anon.own_pages(&chunk).0;
-                    own.into_iter().for_each(|part| unlock(space, part));
-                    return Err((at, error));
-                }
+                Err(error) => return Err((at, error)),
             }
         }
         at = chunk.end;
