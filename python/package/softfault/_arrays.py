@@ -97,6 +97,14 @@ def _over(kind, mapped, shape, descr, offset, order):
     return np.ndarray.__new__(kind, shape, dtype=descr, buffer=held, offset=offset, order=order)
 
 
+def _unwrapped(arr, return_scalar):
+    """The result of an operation, which is no map: an array, or the item of one without dimensions."""
+    if return_scalar is None:
+        # numpy before 2.0 does not tell, and its memmap returns an item then.
+        return_scalar = arr.ndim == 0
+    return arr[()] if return_scalar else arr.view(np.ndarray)
+
+
 class array(_Methods, np.ndarray):
     """An array over memory of an engine: see :func:`empty`."""
 
@@ -107,11 +115,11 @@ class array(_Methods, np.ndarray):
         if mapped is not None and np.may_share_memory(self, obj):
             self._mmap = mapped
 
-    def __array_wrap__(self, arr, context=None, return_scalar=False):
+    def __array_wrap__(self, arr, context=None, return_scalar=None):
         arr = super().__array_wrap__(arr, context)
         if self is arr or type(self) is not array:
             return arr
-        return arr[()] if return_scalar else arr.view(np.ndarray)
+        return _unwrapped(arr, return_scalar)
 
     def __getitem__(self, index):
         if type(self) is array:
@@ -180,11 +188,11 @@ class memmap(_Methods, np.memmap):
         if self._mmap is not None:
             self._mmap.flush()
 
-    def __array_wrap__(self, arr, context=None, return_scalar=False):
+    def __array_wrap__(self, arr, context=None, return_scalar=None):
         arr = np.ndarray.__array_wrap__(self, arr, context)
         if self is arr or type(self) is not memmap:
             return arr
-        return arr[()] if return_scalar else arr.view(np.ndarray)
+        return _unwrapped(arr, return_scalar)
 
     def __getitem__(self, index):
         if type(self) is memmap:

@@ -13,9 +13,15 @@ def _place(buffer):
     if numpy is not None and isinstance(buffer, numpy.ndarray):
         if buffer.size == 0:
             return 0, 0
-        first, end = numpy.lib.array_utils.byte_bounds(buffer)
+        first, end = _bounds_of(numpy)(buffer)
         return first, end - first
     return native.place_of(buffer)
+
+
+def _bounds_of(numpy):
+    """numpy's ``byte_bounds``, which numpy 2.0 has moved."""
+    moved = getattr(numpy.lib, "array_utils", None)
+    return numpy.byte_bounds if moved is None else moved.byte_bounds
 
 
 def _is_one(ranges):

@@ -1,6 +1,7 @@
 """Runs numpy's own tests of memmap over softfault's, and prints a line of JSON: the result of each.
 
-The tests are those of the numpy that is installed. The argument is as in ``run_cpythons.py``.
+The tests are those of the numpy that is installed. The first argument is as in ``run_cpythons.py``, the second is the
+package that has them.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ def main():
         engine = softfault.Engine(memory="32M", by_kernel=False, small_maps=0, coherence="engine")
     outcomes = Outcomes()
     with engine, contextlib.redirect_stdout(sys.stderr):
-        pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "--pyargs", "numpy._core.tests.test_memmap"], plugins=[outcomes])
+        pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "--pyargs", f"{sys.argv[2]}.tests.test_memmap"], plugins=[outcomes])
     print(json.dumps({"outcomes": outcomes.outcomes}))
 
 
