@@ -136,6 +136,9 @@ def test_take(rows, data):
     for view, same in ((rows[::-1], plain[::-1]), (rows[100:], plain[100:]), (rows[::7], plain[::7]), (rows[:, 5:9], plain[:, 5:9]), (rows[:, ::3], plain[:, ::3]), (rows[:50].T, plain[:50].T)):
         assert np.array_equal(softfault.take(view, [3, -2, 3]), same[[3, -2, 3]])
     assert np.array_equal(softfault.take(rows.reshape(-1), [7, 8]), data[7:9])
+    one, out = softfault.take(rows.reshape(-1), 7), np.empty((), dtype="i8")
+    assert type(one) is type(np.take(data, 7)) and one == data[7], "an item, and no array"
+    assert softfault.take(rows.reshape(-1), -1, out=out) is out and out == data[-1]
     out = np.empty((2, 512), dtype="i8")
     assert softfault.take(rows, [9, 1], out=out) is out and np.array_equal(out, plain[[9, 1]])
     for wrong, error in (([ROWS], IndexError), ([-ROWS - 1], IndexError), ([0.5], TypeError), ([True], TypeError)):

@@ -74,6 +74,8 @@ def take(array, indices, out=None):
     if not _goes_by_rows(rows, out):
         return numpy.take(rows, wanted, axis=0, out=out)
     shape = wanted.shape + rows.shape[1:]
+    # As numpy: one item of one row is no array, unless the caller gives one.
+    is_item = out is None and shape == ()
     if out is None:
         out = numpy.empty(shape, rows.dtype)
     elif out.shape != shape:
@@ -85,8 +87,8 @@ def take(array, indices, out=None):
     for length in rows.shape[1:]:
         row *= length
     first = rows.__array_interface__["data"][0]
-    native.take_rows((first, rows.strides[0], row, len(rows)), wanted, out.view(numpy.uint8) if row else out)
-    return out
+    native.take_rows((first, rows.strides[0], row, len(rows)), wanted, out.reshape(-1).view(numpy.uint8) if row else out)
+    return out[()] if is_item else out
 
 
 def _goes_by_rows(rows, out):
