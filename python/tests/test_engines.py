@@ -1,8 +1,11 @@
 """Budgets, and which one a map is made under."""
 
 import asyncio
+import concurrent.futures
+import contextvars
 import mmap
 import os
+import threading
 
 import pytest
 import softfault
@@ -36,6 +39,53 @@ def test_each_task_has_its_own():
         return await asyncio.gather(task("9M"), task("10M"))
 
     assert asyncio.run(both()) == [True, True]
+
+
+@pytest.mark.parametrize("inner_first", [True, False])
+def test_tasks_are_in_a_block_of_one_engine(inner_first):
+    async def task(entered, wait_for, left):
+        before = softfault.current_engine()
+        with engine:
+            entered.set()
+            await wait_for.wait()
+            assert softfault.current_engine() is engine
+        assert softfault.current_engine() is before
+        left.set()
+
+    async def both():
+        entered, left = (asyncio.Event(), asyncio.Event()), (asyncio.Event(), asyncio.Event())
+        first = task(entered[0], left[1] if inner_first else entered[1], left[0])
+        await asyncio.gather(first, task(entered[1], entered[0] if inner_first else left[0], left[1]))
+
+    with served() as other, served() as engine, other:
+        asyncio.run(both())
+        assert softfault.current_engine() is other
+
+
+def test_threads_are_in_a_block_of_one_engine():
+    engine = served()
+    entered, left = threading.Event(), threading.Event()
+
+    def first():
+        with engine:
+            assert entered.wait(60)
+        left.set()
+        return softfault.current_engine()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(first)
+        with engine:
+            entered.set()
+            assert left.wait(60)
+            assert softfault.current_engine() is engine
+        assert softfault.current_engine() is answer.result() is not engine
+
+
+def test_a_block_is_left_in_the_context_that_entered_it():
+    engine = served()
+    contextvars.Context().run(engine.__enter__)
+    with pytest.raises(RuntimeError):
+        engine.__exit__()
 
 
 def test_budgets_change(path):

@@ -82,7 +82,6 @@ class Engine:
             small_maps=_size(small_maps),
             fallback=fallback,
         )
-        self._entered: list = []
         self._warn_once()
 
     def _warn_once(self):
@@ -97,11 +96,17 @@ class Engine:
             )
 
     def __enter__(self):
-        self._entered.append(_current.set(self))
+        _entered.set((*_entered.get(), self))
         return self
 
     def __exit__(self, *_exception):
-        _current.reset(self._entered.pop())
+        # Other threads and tasks may be in a block of this engine: each has the blocks of its own context.
+        entered = _entered.get()
+        for at in reversed(range(len(entered))):
+            if entered[at] is self:
+                _entered.set(entered[:at] + entered[at + 1 :])
+                return
+        raise RuntimeError("the engine's with block was entered in another context")
 
     def set_memory(self, size):
         """Changes the budget, and evicts down to it."""
@@ -147,7 +152,8 @@ class Engine:
         return f"<softfault.Engine memory={stats['memory_bytes']} resident={stats.get('resident_bytes', 0)}>"
 
 
-_current: contextvars.ContextVar = contextvars.ContextVar("softfault.current_engine", default=None)
+#: The engines whose ``with`` blocks the context is in, the innermost last.
+_entered: contextvars.ContextVar = contextvars.ContextVar("softfault.engines", default=())
 _default: Engine | None = None
 _default_memory = None
 _making = threading.Lock()
@@ -180,9 +186,9 @@ def current_engine() -> Engine:
     ``SOFTFAULT_SWAP``.
     """
     global _default
-    engine = _current.get()
-    if engine is not None:
-        return engine
+    entered = _entered.get()
+    if entered:
+        return entered[-1]
     if _default is None:
         with _making:
             if _default is None:
