@@ -260,6 +260,25 @@ fn a_fork_knows_no_map_that_is_younger() {
     assert_eq!(&bytes, b"second");
 }
 
+/// Engines give out the same addresses.
+#[test]
+fn a_fork_knows_no_map_of_another_engine() {
+    let engines = [engine(LEAST_MEMORY), engine(LEAST_MEMORY)];
+    let file = file(3 * PAGE);
+    let files = engines.each_ref().map(|engine| engine.map(&file).unwrap());
+    let maps = (engines.each_ref()).map(|engine| engine.map_anon(3 * PAGE).unwrap());
+    maps[0].write_at(b"ours", 0).unwrap();
+    let fork = engines[0].fork().unwrap();
+    let mut bytes = [0; 4];
+    let refused = Err(FaultError::OutOfRange);
+    assert_eq!(fork.write_at(&maps[1], b"them", 0), refused);
+    assert_eq!(fork.read_at(&maps[1], &mut bytes, 0), refused);
+    assert_eq!(fork.read_file_at(&files[1], &mut bytes, 0), refused);
+    assert_eq!(fork.read_file_at(&files[0], &mut bytes, 0), Ok(4));
+    assert_eq!(fork.read_at(&maps[0], &mut bytes, 0), Ok(4));
+    assert_eq!(&bytes, b"ours");
+}
+
 mod huge {
     use super::*;
 
@@ -302,6 +321,20 @@ mod huge {
             fork.read_huge_at(&third, &mut bytes, 0),
             Err(FaultError::OutOfRange)
         );
+    }
+
+    #[test]
+    fn a_fork_knows_no_map_of_another_engine() {
+        let engines = [engine(2), engine(2)];
+        let maps =
+            (engines.each_ref()).map(|engine| engine.huge_file(HUGE).unwrap().map().unwrap());
+        let fork = engines[0].fork().unwrap();
+        let mut bytes = [0; 4];
+        let refused = Err(FaultError::OutOfRange);
+        assert_eq!(fork.write_huge_at(&maps[1], b"them", 0), refused);
+        assert_eq!(fork.read_huge_at(&maps[1], &mut bytes, 0), refused);
+        assert_eq!(maps[0].read_at(&mut bytes, 0), Ok(4));
+        assert_eq!(bytes, [0; 4]);
     }
 
     #[test]

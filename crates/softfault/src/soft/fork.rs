@@ -8,11 +8,13 @@ use core::mem::ManuallyDrop;
 use softfault_engine::mm::AddressSpace;
 use softfault_engine::mm::ForkError;
 use std::io;
+use std::sync::Arc;
 
 /// All maps of an engine as they were at one moment. Anonymous memory is
 /// copied, page by page, when either side writes; files are shared.
 ///
-/// A map is named by the engine's handle of it, which must still live.
+/// A map is named by the engine's handle of it, which must still live. A map that the fork does not
+/// have, younger ones and those of other engines, is [`FaultError::OutOfRange`].
 pub struct SoftFork {
     engine: SoftEngine,
     /// Which of the engine's it is.
@@ -49,10 +51,15 @@ impl SoftFork {
         })
     }
 
-    /// Where it has its maps; an error for a map that was made when there were `forks` forks
-    /// already, this one among them: an older mapping may be at its place.
-    pub(super) fn space(&self, forks: u64) -> Result<&AddressSpace, FaultError> {
-        match self.number >= forks {
+    /// Where it has its maps; an error for a map of another engine, or one that was made when there
+    /// were `forks` forks already, this one among them: another mapping may be at its place.
+    pub(super) fn space(
+        &self,
+        engine: &SoftEngine,
+        forks: u64,
+    ) -> Result<&AddressSpace, FaultError> {
+        let is_ours = Arc::ptr_eq(&self.engine.inner, &engine.inner);
+        match is_ours && self.number >= forks {
             true => Ok(&self.space),
             false => Err(FaultError::OutOfRange),
         }
@@ -65,7 +72,7 @@ impl SoftFork {
         buffer: &mut [u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        let space = self.space(map.forks)?;
+        let space = self.space(&map.engine, map.forks)?;
         self.read(space, (map.start(), map.len()), buffer, offset)
     }
 
@@ -76,7 +83,7 @@ impl SoftFork {
         buffer: &mut [u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        let space = self.space(map.forks)?;
+        let space = self.space(&map.engine, map.forks)?;
         let place = map.place_in_fork(self.number);
         self.read(space, place, buffer, offset)
     }
@@ -103,7 +110,7 @@ impl SoftFork {
         bytes: &[u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        let space = self.space(map.forks)?;
+        let space = self.space(&map.engine, map.forks)?;
         let (start, len) = map.place_in_fork(self.number);
         let addresses = clip(start, len, offset, bytes.len());
         let count = addresses.len();

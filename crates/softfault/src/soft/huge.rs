@@ -231,7 +231,7 @@ impl SoftFork {
         buffer: &mut [u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        map.read_in(self.space(map.forks)?, buffer, offset)
+        map.read_in(self.space(&map.file.engine, map.forks)?, buffer, offset)
     }
 
     /// Copies bytes into huge memory. The fork shares this memory: the engine and all forks see the bytes.
@@ -241,7 +241,7 @@ impl SoftFork {
         bytes: &[u8],
         offset: usize,
     ) -> Result<usize, FaultError> {
-        map.write_in(self.space(map.forks)?, bytes, offset)
+        map.write_in(self.space(&map.file.engine, map.forks)?, bytes, offset)
     }
 }
 
