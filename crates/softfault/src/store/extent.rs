@@ -32,32 +32,44 @@ pub(super) fn seek(
 ) -> Result<Extent, i32> {
     let page = page_of(offset);
     let one_page = page..page + PAGE;
-    match lseek(file, page, libc::SEEK_DATA) {
-        Ok(data) if data < page + PAGE => {
-            let hole = match lseek(file, data, libc::SEEK_HOLE) {
-                Ok(hole) => page_after(hole).max(one_page.end),
-                // Truncated in between: the read will tell.
-                Err(libc::ENXIO) => one_page.end,
-                Err(no) => return Err(no),
-            };
-            Ok(Extent::Data(page..hole))
-        }
-        Ok(data) => Ok(Extent::Hole(page..page_of(data))),
-        Err(libc::ENXIO) => {
-            let end = len()?;
+    let found = lseek(file, page, libc::SEEK_DATA);
+    if found == Err(libc::ENXIO) {
+        let end = len()?;
+        if offset >= end {
             // Truncated in between: the read will tell.
-            if offset >= end {
-                Ok(Extent::Data(one_page))
-            } else {
-                Ok(Extent::Hole(page..page_after(end)))
-            }
+            return Ok(Extent::Data(one_page));
         }
+        // The answer may be of the file when it was shorter, and `end` of the bytes that were
+        // written there since.
+        return match lseek(file, page, libc::SEEK_DATA) {
+            Ok(data) => from_data(file, page, data),
+            Err(libc::ENXIO) => Ok(Extent::Hole(page..page_after(end))),
+            Err(no) => Err(no),
+        };
+    }
+    match found {
+        Ok(data) => from_data(file, page, data),
         // A file system that cannot tell holes; a child of fork, whose parent has `file`.
         Err(libc::EINVAL | libc::EOPNOTSUPP | libc::EBADF) => {
             Ok(Extent::Data(page..page_after(len()?).max(one_page.end)))
         }
         Err(no) => Err(no),
     }
+}
+
+/// The extent around a page, after which the first data is at `data`.
+fn from_data(file: &Descriptor, page: u64, data: u64) -> Result<Extent, i32> {
+    let page_end = page + PAGE;
+    if data >= page_end {
+        return Ok(Extent::Hole(page..page_of(data)));
+    }
+    let hole = match lseek(file, data, libc::SEEK_HOLE) {
+        Ok(hole) => page_after(hole).max(page_end),
+        // Truncated in between: the read will tell.
+        Err(libc::ENXIO) => page_end,
+        Err(no) => return Err(no),
+    };
+    Ok(Extent::Data(page..hole))
 }
 
 fn lseek(file: &Descriptor, offset: u64, whence: i32) -> Result<u64, i32> {
@@ -122,6 +134,17 @@ impl LastData {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::os::fd::{AsFd, FromRawFd};
+    use std::os::unix::fs::FileExt;
+
+    fn memory_file() -> File {
+        // SAFETY: a name of the test's.
+        let fd = unsafe { libc::memfd_create(c"softfault-extent".as_ptr(), libc::MFD_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: just made.
+        unsafe { File::from_raw_fd(fd) }
+    }
 
     #[test]
     fn the_last_range_answers_for_its_pages() {
@@ -156,6 +179,36 @@ mod tests {
                 }
             }
         });
+    }
+
+    #[test]
+    fn a_file_that_is_cut_and_written_again_has_no_hole() {
+        let user = memory_file();
+        let holes = Descriptor::adopt(user.as_fd()).expect("a table");
+        let written = |at: u64, bytes: u64| {
+            seek(&holes, 8192, || {
+                user.set_len(at).expect("cut");
+                user.write_all_at(&vec![7; bytes as usize], at)
+                    .expect("written");
+                Ok(at + bytes)
+            })
+        };
+        // No data anywhere: the length is asked for, and there is some then.
+        assert_eq!(written(0, 5 << 12), Ok(Extent::Data(8192..5 << 12)));
+        user.set_len(0).expect("cut");
+        assert_eq!(written(4 << 12, 1 << 12), Ok(Extent::Hole(8192..4 << 12)));
+        user.set_len(0).expect("cut");
+        assert_eq!(
+            written(4096, 1),
+            Ok(Extent::Data(8192..12_288)),
+            "past the end"
+        );
+        user.set_len(0).expect("cut");
+        let still = seek(&holes, 8192, || {
+            user.set_len(5 << 12).expect("longer");
+            Ok(5 << 12)
+        });
+        assert_eq!(still, Ok(Extent::Hole(8192..5 << 12)));
     }
 
     #[test]
