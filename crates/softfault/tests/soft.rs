@@ -337,6 +337,29 @@ mod huge {
         assert_eq!(bytes, [0; 4]);
     }
 
+    /// Of as many mappings as there may be, in a thread with a small stack.
+    #[test]
+    fn a_page_that_many_maps_show_is_taken_out_of_all() {
+        const MAPS: usize = 2000;
+        let engine = engine(1);
+        let memory = engine.huge_file(HUGE).unwrap();
+        let maps: Vec<_> = (0..MAPS).map(|_| memory.map().unwrap()).collect();
+        let mut bytes = [0; 4];
+        for map in &maps {
+            assert_eq!(map.write_at(b"seen", 8), Ok(4));
+        }
+        let small = std::thread::Builder::new().stack_size(128 << 10);
+        std::thread::scope(|scope| {
+            let punched = small.spawn_scoped(scope, || memory.punch(0..HUGE));
+            punched.unwrap().join().unwrap().unwrap();
+        });
+        assert_eq!(memory.resident_bytes(), 0);
+        for map in &maps {
+            assert_eq!(map.read_at(&mut bytes, 8), Ok(4));
+            assert_eq!(bytes, [0; 4]);
+        }
+    }
+
     #[test]
     fn more_than_the_pool_is_refused() {
         let engine = engine(4);

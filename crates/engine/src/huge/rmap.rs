@@ -38,7 +38,7 @@ impl HugeFile {
                     self.zap(&tables, indexes, Pages::Go, &locks);
                 }
             }
-            None => self.unmap_under_share_locks(indexes, self.i_mmap.lock.write()),
+            None => self.unmap_under_share_locks(indexes),
         }
     }
 
@@ -51,25 +51,38 @@ impl HugeFile {
         self.i_mmap.find(shows)
     }
 
-    fn unmap_under_share_locks(&self, indexes: &Range<u64>, i_mmap: WriteGuard<'_>) {
-        let Some(tables) = self.shown_by(indexes) else {
-            return;
-        };
-        let (share, i_mmap) = match tables.share.try_write() {
-            Some(share) => (share, i_mmap),
-            None => {
-                self.pool.stats.backed_out.add(1);
-                drop(i_mmap);
-                let share = tables.share.write();
-                (share, self.i_mmap.lock.write())
-            }
-        };
-        let locks = Unsharing {
-            _share: Some(&share),
-            _i_mmap: &i_mmap,
-        };
-        self.zap(&tables, indexes, Pages::Go, &locks);
-        // The rest with this lock in hand: once a mapping at most.
-        self.unmap_under_share_locks(indexes, i_mmap);
+    fn unmap_under_share_locks(&self, indexes: &Range<u64>) {
+        // To the end, after `i_mmap`. On the heap: a file may have tens of thousands of mappings.
+        let mut held = Vec::new();
+        let mut i_mmap = self.i_mmap.lock.write();
+        // The rest with these locks in hand: once a mapping at most.
+        while let Some(tables) = self.shown_by(indexes) {
+            let share = match tables.share.try_write() {
+                Some(share) => share,
+                None => {
+                    self.pool.stats.backed_out.add(1);
+                    drop(i_mmap);
+                    let share = tables.share.write();
+                    i_mmap = self.i_mmap.lock.write();
+                    share
+                }
+            };
+            let locks = Unsharing {
+                _share: Some(&share),
+                _i_mmap: &i_mmap,
+            };
+            self.zap(&tables, indexes, Pages::Go, &locks);
+            share.leave_held();
+            held.push(ShareLocked(tables));
+        }
+    }
+}
+
+/// A mapping whose share lock this thread holds for writing, until it is dropped.
+struct ShareLocked(Arc<Tables>);
+
+impl Drop for ShareLocked {
+    fn drop(&mut self) {
+        self.0.share.leave_write();
     }
 }

@@ -126,6 +126,15 @@ impl RwSem {
         Some(WriteGuard { sem: self })
     }
 
+    /// Ends what [`WriteGuard::leave_held`] has left.
+    pub(crate) fn leave_write(&self) {
+        match &self.raw {
+            Raw::PhaseFair(raw) => raw.leave_write(),
+            Raw::Steal(raw) => raw.leave_write(),
+            Raw::Queued(raw) => raw.leave_write(self.clock()),
+        }
+    }
+
     /// Readers that wait now; old at once.
     pub fn waiting_readers(&self) -> u64 {
         match &self.raw {
@@ -216,12 +225,16 @@ pub struct WriteGuard<'a> {
     sem: &'a RwSem,
 }
 
+impl WriteGuard<'_> {
+    /// Leaves the lock held, until [`RwSem::leave_write`]: for a holder that has the lock's owner with it, and so cannot
+    /// borrow of it.
+    pub(crate) fn leave_held(self) {
+        core::mem::forget(self);
+    }
+}
+
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        match &self.sem.raw {
-            Raw::PhaseFair(raw) => raw.leave_write(),
-            Raw::Steal(raw) => raw.leave_write(),
-            Raw::Queued(raw) => raw.leave_write(self.sem.clock()),
-        }
+        self.sem.leave_write();
     }
 }
