@@ -37,6 +37,12 @@ impl Failure {
         )
     }
 
+    /// EEXIST, of mmap(2).
+    pub(crate) fn taken() -> Self {
+        let text = "MAP_FIXED_NOREPLACE: some of the addresses are taken";
+        Self::new(libc::EEXIST, text)
+    }
+
     /// A panic.
     pub(crate) fn bug() -> Self {
         let text = "a bug in softfault: a message on the standard error says where";

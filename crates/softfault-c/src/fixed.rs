@@ -36,13 +36,14 @@ pub(crate) fn pages(
     }
 }
 
-/// EEXIST if `MAP_FIXED_NOREPLACE` is among the flags, and any of the pages is taken.
+/// EEXIST if `MAP_FIXED_NOREPLACE` is among the flags, and any of the pages is taken. [`put_zeros`] looks again, for another
+/// thread may take them meanwhile: this is for the order of errors, and for addresses that are not ours.
 pub(crate) fn replaces(pages: &Range<usize>, flags: c_int) -> Result<(), Failure> {
-    if flags & libc::MAP_FIXED_NOREPLACE == 0 {
+    if may_replace(flags) {
         return Ok(());
     }
     if maps::has_any(pages) {
-        return Err(taken());
+        return Err(Failure::taken());
     }
     // An unmapped part of a map of ours is free, although its addresses are taken.
     match maps::are_of_zeros(pages) {
@@ -61,7 +62,7 @@ fn asked_of_kernel(pages: &Range<usize>) -> Result<(), Failure> {
     if put == libc::MAP_FAILED {
         let error = io::Error::last_os_error();
         return Err(match error.raw_os_error() {
-            Some(libc::EEXIST) => taken(),
+            Some(libc::EEXIST) => Failure::taken(),
             _ => error.into(),
         });
     }
@@ -70,13 +71,13 @@ fn asked_of_kernel(pages: &Range<usize>) -> Result<(), Failure> {
     // A kernel from before 4.17 takes the address for a hint.
     match put == start {
         true => Ok(()),
-        false => Err(taken()),
+        false => Err(Failure::taken()),
     }
 }
 
-/// Puts private anonymous memory there; EOPNOTSUPP where the engine cannot.
-pub(crate) fn put_zeros(pages: &Range<usize>, writable: bool) -> Result<(), Failure> {
-    match maps::renew(pages, writable)? {
+/// Puts private anonymous memory there; EEXIST as `flags` say, EOPNOTSUPP where the engine cannot.
+pub(crate) fn put_zeros(pages: &Range<usize>, writable: bool, flags: c_int) -> Result<(), Failure> {
+    match maps::renew(pages, writable, may_replace(flags))? {
         true => Ok(()),
         false => Err(Failure::unsupported(
             "MAP_FIXED works only over pages of maps of private anonymous memory: the engine chooses the address of other maps",
@@ -84,7 +85,6 @@ pub(crate) fn put_zeros(pages: &Range<usize>, writable: bool) -> Result<(), Fail
     }
 }
 
-fn taken() -> Failure {
-    let text = "MAP_FIXED_NOREPLACE: some of the addresses are taken";
-    Failure::new(libc::EEXIST, text)
+fn may_replace(flags: c_int) -> bool {
+    flags & libc::MAP_FIXED_NOREPLACE == 0
 }

@@ -131,7 +131,7 @@ impl Arguments {
                 "MAP_FIXED works for private anonymous memory only: the engine chooses the address of other maps",
             ));
         }
-        fixed::put_zeros(pages, prot == Prot::Write)?;
+        fixed::put_zeros(pages, prot == Prot::Write, self.flags)?;
         let brought = self.bring_in(pages.start);
         if brought.is_err() {
             // It is there: it was put.

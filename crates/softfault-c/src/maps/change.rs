@@ -1,10 +1,11 @@
 //! Pages of a part of a map that are changed while others use the map.
 //!
 //! A change is some calls of the library and one of the table, which belong together; so one thread at a time changes pages
-//! of a window, and others wait for their turn. Looks and unmaps do not wait.
+//! of a window, and others wait for their turn. An unmap is out of the table first, and the library has the pages back
+//! afterwards: changes wait for that, and an unmap waits for a change. Unmaps do not wait for each other. Looks never wait.
 
 use super::kept;
-use super::{Arc, MmapRaw, Part, Range, change, common, look};
+use super::{Arc, MmapRaw, Part, Range, Window, change, common, look};
 use crate::failure::Failure;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -15,26 +16,47 @@ struct Turn {
     number: u64,
 }
 
+/// The number of a turn, or of an unmap.
+pub(super) fn number() -> u64 {
+    // Relaxed: numbers only differ.
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    NUMBERS.fetch_add(1, Relaxed)
+}
+
+/// Another thread has some system calls to do before it is through with a window.
+pub(super) fn wait() {
+    std::thread::yield_now();
+}
+
 impl Turn {
-    /// Waits for it, and returns the result of `first`, in the same step.
+    /// Waits for the turn of all windows that these pages are in, each of the ranges in one; and if `may` says so of all of
+    /// them, takes it, and returns the result of `first`, in the same step.
     fn of<T>(
-        at: usize,
-        first: impl FnOnce(&mut super::Window) -> Result<T, Failure>,
-    ) -> Result<(Self, T), Failure> {
-        // Relaxed: numbers only differ.
-        static TURNS: AtomicU64 = AtomicU64::new(0);
+        parts: &[Range<usize>],
+        may: impl Fn(&Window, &Range<usize>) -> Result<(), Failure>,
+        first: impl Fn(&mut Window, &Range<usize>) -> T,
+    ) -> Result<Vec<(Self, T)>, Failure> {
         loop {
             let mut maps = change();
-            let window = maps.window_mut(at).ok_or_else(Failure::not_mapped)?;
-            if window.changing.is_none() {
-                let answer = first(window)?;
-                let number = TURNS.fetch_add(1, Relaxed);
-                window.changing = Some(number);
-                return Ok((Self { at, number }, answer));
+            let mut are_free = true;
+            for part in parts {
+                let window = maps.window(part.start).ok_or_else(Failure::not_mapped)?;
+                match window.is_in_work() {
+                    true => are_free = false,
+                    false => may(window, part)?,
+                }
+            }
+            if are_free {
+                let turns = parts.iter().map(|part| {
+                    let window = maps.window_mut(part.start).expect("it was found");
+                    let (at, number) = (part.start, number());
+                    window.changing = Some(number);
+                    (Self { at, number }, first(window, part))
+                });
+                return Ok(turns.collect());
             }
             drop(maps);
-            // A few system calls of another thread.
-            std::thread::yield_now();
+            wait();
         }
     }
 }
@@ -53,12 +75,13 @@ impl Drop for Turn {
 /// Lets a part of a map, which no other map shows, be written to, or not any more.
 pub(crate) fn protect(part: &Part, writable: bool) -> Result<(), Failure> {
     let (map, pages) = (&part.map, &part.range);
-    let (_turn, ()) = Turn::of(pages.start, |window| {
-        match window.has(map) && window.uncovered(pages).is_empty() {
-            true => Ok(()),
-            false => Err(Failure::not_mapped()),
-        }
-    })?;
+    let is_there = |window: &Window, pages: &Range<usize>| match window.has(map)
+        && window.uncovered(pages).is_empty()
+    {
+        true => Ok(()),
+        false => Err(Failure::not_mapped()),
+    };
+    let _turn = Turn::of(core::slice::from_ref(pages), is_there, |_, _| ())?;
     map.protect_part(part.offsets(), writable)?;
     let mut maps = change();
     let window = maps.window_mut(pages.start);
@@ -68,16 +91,36 @@ pub(crate) fn protect(part: &Part, writable: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lets pages be zeros again, whether they are mapped or were. False, and nothing was done, if some of them are of no map of
-/// zeros.
-pub(crate) fn renew(pages: &Range<usize>, writable: bool) -> Result<bool, Failure> {
+/// Lets pages be zeros again, whether they are mapped or were: mapped ones too, if `replaces`; else EEXIST, and nothing was
+/// done. False, and nothing was done, if some of them are of no map of zeros.
+pub(crate) fn renew(pages: &Range<usize>, writable: bool, replaces: bool) -> Result<bool, Failure> {
     let Some(parts) = parts_of_zeros(pages) else {
         return Ok(false);
     };
-    for part in parts {
-        renew_part(&part, writable)?;
+    let may = |window: &Window, part: &Range<usize>| {
+        window.zeros(part).ok_or_else(Failure::not_mapped)?;
+        let is_free = || window.uncovered(part) == [part.clone()];
+        match replaces || is_free() {
+            true => Ok(()),
+            false => Err(Failure::taken()),
+        }
+    };
+    let first = |window: &mut Window, part: &Range<usize>| {
+        let mapped = window.zeros(part).expect("it was there");
+        let map = mapped.map.clone();
+        (map, window.take_kept_of(core::slice::from_ref(part)))
+    };
+    // Of all before any is changed: no other thread gets pages of the range meanwhile.
+    let turns = Turn::of(&parts, may, first)?;
+    let mut renewed = Ok(());
+    for ((_turn, (map, kept)), part) in turns.into_iter().zip(&parts) {
+        // As when they are unmapped.
+        kept::unmapped(kept, core::slice::from_ref(part));
+        if renewed.is_ok() {
+            renewed = renew_part(&map, part, writable);
+        }
     }
-    Ok(true)
+    renewed.map(|()| true)
 }
 
 /// True if all of the pages are of maps of zeros, mapped or unmapped.
@@ -100,21 +143,15 @@ fn parts_of_zeros(pages: &Range<usize>) -> Option<Vec<Range<usize>>> {
     Some(parts)
 }
 
-fn renew_part(pages: &Range<usize>, writable: bool) -> Result<(), Failure> {
-    let (_turn, (map, kept)) = Turn::of(pages.start, |window| {
-        let mapped = window.zeros(pages).ok_or_else(Failure::not_mapped)?;
-        let map: Arc<MmapRaw> = mapped.map.clone();
-        Ok((map, window.take_kept_of(core::slice::from_ref(pages))))
-    })?;
-    // As when they are unmapped.
-    kept::unmapped(kept, core::slice::from_ref(pages));
+/// In the turn of this thread, which the map's window has.
+fn renew_part(map: &Arc<MmapRaw>, pages: &Range<usize>, writable: bool) -> Result<(), Failure> {
     let (start, len) = (map.as_ptr() as usize, map.len());
     let offsets = pages.start - start..(pages.end - start).min(len);
     // SAFETY: the caller gives the pages up, and none of them is kept.
     unsafe { map.renew_part(offsets, writable) }?;
     let mut maps = change();
     if let Some(window) = maps.window_mut(pages.start) {
-        window.renew(&map, pages, writable);
+        window.renew(map, pages, writable);
     }
     Ok(())
 }

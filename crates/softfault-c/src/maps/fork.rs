@@ -39,7 +39,9 @@ unsafe extern "C" fn resume_child() {
     // SAFETY: this thread is the copy of the one that has had the lock since `prepare`.
     let held = unsafe { (*HELD.0.get()).take() };
     if let Some(mut maps) = held {
-        let windows = maps.windows.values_mut();
-        windows.for_each(|window| window.changing = None);
+        for window in maps.windows.values_mut() {
+            window.changing = None;
+            window.giving_back.clear();
+        }
     }
 }

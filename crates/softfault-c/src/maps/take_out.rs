@@ -1,50 +1,86 @@
 //! Pages that are unmapped, and maps that are changed as a whole.
 
+use super::change::{number, wait};
 use super::kept::{self, KeepReason, KeptRange};
 use super::window::{Access, Mapped};
-use super::{Arc, MmapRaw, NotMapped, Range, change, common};
+use super::{Arc, Maps, MmapRaw, NotMapped, Range, change, common};
 use crate::failure::Failure;
 
 /// Unmaps pages, all of which are mapped.
 pub(crate) fn unmap(pages: &Range<usize>) -> Result<(), NotMapped> {
-    let mut cuts = Vec::new();
-    {
+    let cuts = loop {
         let mut maps = change();
-        // Nothing is unmapped if some of it is nobody's.
-        let mut at = pages.start;
-        let mut parts = Vec::new();
-        while at < pages.end {
-            let window = maps.window(at).ok_or(NotMapped)?;
-            let part = common(window.range(), pages);
-            if !window.uncovered(&part).is_empty() {
-                return Err(NotMapped);
-            }
-            at = part.end;
-            parts.push((window.range().start, part));
+        let parts = parts(&maps, pages)?;
+        let is_changing = |start: &usize| maps.windows[start].changing.is_some();
+        if !parts.iter().any(|(start, _)| is_changing(start)) {
+            break cut(&mut maps, parts);
         }
-        for (start, part) in parts {
-            let window = maps.windows.get_mut(&start).expect("it was found");
-            // For each page that goes a map shows that it was there, so that it can be given back.
-            let (shown, _) = window.at(part.start).expect("it is mapped");
-            let shown = shown.map.clone();
-            let whole = window.cut(&part);
-            let gone = window.uncovered(&part);
-            let kept = window.take_kept_of(&gone);
-            if window.is_empty() {
-                maps.windows.remove(&start);
-            }
-            cuts.push(Cut {
-                shown,
-                whole,
-                gone,
-                kept,
-            });
-        }
-    }
+        drop(maps);
+        wait();
+    };
     for cut in cuts {
         cut.finish();
     }
     Ok(())
+}
+
+/// Pages by the windows that they are in, each with its first address. Nothing is unmapped if some of it is nobody's.
+fn parts(maps: &Maps, pages: &Range<usize>) -> Result<Vec<(usize, Range<usize>)>, NotMapped> {
+    let mut at = pages.start;
+    let mut parts = Vec::new();
+    while at < pages.end {
+        let window = maps.window(at).ok_or(NotMapped)?;
+        let part = common(window.range(), pages);
+        if !window.uncovered(&part).is_empty() {
+            return Err(NotMapped);
+        }
+        at = part.end;
+        parts.push((window.range().start, part));
+    }
+    Ok(parts)
+}
+
+/// Takes mapped pages out of the table.
+fn cut(maps: &mut Maps, parts: Vec<(usize, Range<usize>)>) -> Vec<Cut> {
+    let cuts = parts.into_iter().map(|(start, part)| {
+        let window = maps.windows.get_mut(&start).expect("it was found");
+        // For each page that goes a map shows that it was there, so that it can be given back.
+        let (shown, _) = window.at(part.start).expect("it is mapped");
+        let shown = shown.map.clone();
+        let whole = window.cut(&part);
+        let gone = window.uncovered(&part);
+        let kept = window.take_kept_of(&gone);
+        let number = number();
+        window.giving_back.push(number);
+        if window.is_empty() {
+            maps.windows.remove(&start);
+        }
+        Cut {
+            shown,
+            whole,
+            gone,
+            kept,
+            _giving_back: GivingBack { start, number },
+        }
+    });
+    cuts.collect()
+}
+
+/// An unmap whose pages the library does not have back yet: nobody maps them again.
+struct GivingBack {
+    /// The first address of the window.
+    start: usize,
+    number: u64,
+}
+
+impl Drop for GivingBack {
+    fn drop(&mut self) {
+        let mut maps = change();
+        // It may have been unmapped as a whole, and another be there.
+        if let Some(window) = maps.windows.get_mut(&self.start) {
+            window.giving_back.retain(|&number| number != self.number);
+        }
+    }
 }
 
 /// The maps taken out of a window.
@@ -55,6 +91,8 @@ struct Cut {
     /// Pages that nobody has any more.
     gone: Vec<Range<usize>>,
     kept: Vec<KeptRange>,
+    /// Goes last.
+    _giving_back: GivingBack,
 }
 
 impl Cut {

@@ -80,6 +80,8 @@ pub(crate) struct Window {
     runs: BTreeMap<usize, Run>,
     /// The thread that changes pages of it by calls of the library, by the number of its turn.
     pub(super) changing: Option<u64>,
+    /// The unmaps whose pages the library does not have back yet, by number.
+    pub(super) giving_back: Vec<u64>,
     pub(super) kept: Vec<KeptRange>,
 }
 
@@ -91,6 +93,7 @@ impl Window {
             next: 0,
             runs: BTreeMap::new(),
             changing: None,
+            giving_back: Vec::new(),
             kept: Vec::new(),
         }
     }
@@ -101,6 +104,11 @@ impl Window {
 
     pub(super) fn is_empty(&self) -> bool {
         self.maps.is_empty()
+    }
+
+    /// True if a thread has calls of the library to do before pages of it may be changed.
+    pub(super) fn is_in_work(&self) -> bool {
+        self.changing.is_some() || !self.giving_back.is_empty()
     }
 
     pub(super) fn enter(&mut self, mapped: Mapped) {

@@ -6,13 +6,16 @@ use crate::twin::{
 };
 use core::ffi::c_void;
 use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::madvise::softfault_madvise;
 use softfault_c::mlock::softfault_mlock;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
+use std::sync::Barrier;
 
 const PAGES: usize = 8;
+const ROUNDS: usize = 500;
 const EXISTS: i32 = libc::MAP_FIXED_NOREPLACE;
 
 fn zeros(count: usize, prot: i32, flag: i32) -> Arguments {
@@ -137,6 +140,101 @@ fn nothing_is_replaced_where_that_is_asked() {
     }
     for twin in twins {
         assert_eq!(twin.unmap(4, 4), (Ok(()), Ok(())));
+    }
+}
+
+/// Unmapped pages that several threads map again at the same time, and only where nothing is.
+#[test]
+fn of_threads_that_claim_pages_one_has_them() {
+    const THREADS: u8 = 3;
+    let _turn = crate::twin::turn();
+    let map = anonymous(PAGES).ours(own_engine()).unwrap();
+    let part = map.wrapping_byte_add(2 * PAGE).expose_provenance();
+    let (have, others) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let step = Barrier::new(THREADS.into());
+    std::thread::scope(|scope| {
+        for thread in 1..=THREADS {
+            let (have, others, step) = (&have, &others, &step);
+            // No panic in here: the others would wait without end.
+            scope.spawn(move || {
+                let part: *mut c_void = core::ptr::with_exposed_provenance_mut(part);
+                for round in 1..=ROUNDS {
+                    if thread == 1 {
+                        // SAFETY: nobody touches the pages.
+                        unsafe { softfault_munmap(part, 4 * PAGE) };
+                    }
+                    step.wait();
+                    let mapped = zeros(4, WRITE, EXISTS).ours_at(part, own_engine());
+                    if mapped == Ok(part) && keeps(part, thread) {
+                        have.fetch_add(1, SeqCst);
+                    } else if mapped == Err(libc::EEXIST) {
+                        others.fetch_add(1, SeqCst);
+                    }
+                    step.wait();
+                    let is_one = have.load(SeqCst) == round;
+                    step.wait();
+                    if !is_one {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let others = others.into_inner();
+    assert_eq!(
+        (have.into_inner(), others),
+        (ROUNDS, 2 * ROUNDS),
+        "one of three in each round"
+    );
+    unmap(map, PAGES * PAGE);
+}
+
+/// Pages that one thread unmaps, and another maps again as soon as they are free.
+#[test]
+fn pages_are_free_when_they_are_given_back() {
+    let _turn = crate::twin::turn();
+    let map = anonymous(PAGES).ours(own_engine()).unwrap();
+    let part = map.wrapping_byte_add(2 * PAGE).expose_provenance();
+    let (unmaps, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    // One that fails ends the other.
+    let fails = || {
+        softfault_oracle::Finally(|| {
+            failed.fetch_or(std::thread::panicking(), SeqCst);
+        })
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _fails = fails();
+            for round in 1..=ROUNDS {
+                while unmaps.load(SeqCst) != round {
+                    assert!(!failed.load(SeqCst), "the other thread has failed");
+                    std::thread::yield_now();
+                }
+                unmap(core::ptr::with_exposed_provenance_mut(part), 4 * PAGE);
+            }
+        });
+        let _fails = fails();
+        let part = core::ptr::with_exposed_provenance_mut(part);
+        for round in 1..=ROUNDS {
+            assert!(keeps(part, round as u8), "{round}");
+            unmaps.store(round, SeqCst);
+            while zeros(4, WRITE, EXISTS).ours_at(part, own_engine()) != Ok(part) {
+                assert!(!failed.load(SeqCst), "the other thread has failed");
+            }
+        }
+        assert!(keeps(part, 1));
+    });
+    unmap(map, PAGES * PAGE);
+}
+
+/// True if four pages that this thread has to itself keep what is written there.
+fn keeps(part: *mut c_void, byte: u8) -> bool {
+    let byte_of = |page: usize| part.wrapping_byte_add(page * PAGE + 9).cast::<u8>();
+    // SAFETY: this thread's.
+    unsafe {
+        (0..4).for_each(|page| byte_of(page).write_volatile(byte));
+        std::thread::yield_now();
+        (0..4).all(|page| byte_of(page).read_volatile() == byte)
     }
 }
 
