@@ -10,6 +10,7 @@ mod manual;
 mod not_begun;
 mod patterns;
 mod program;
+mod rights;
 mod signals;
 // The library's own file: both have to have the same stamp.
 #[path = "../../../preload/src/stamp.rs"]

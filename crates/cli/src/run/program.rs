@@ -2,12 +2,13 @@
 
 use super::elf::{Head, Kind};
 use super::not_begun::{cannot_run, not_found};
+use super::rights::why_careful;
 use crate::error::Error;
 use std::env::var_os;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// How often an interpreter may have one itself.
@@ -57,14 +58,15 @@ impl Program {
         for _ in 0..MOST_INTERPRETERS {
             let shown = path.display().to_string();
             let refuse = |why: &str| Err(cannot_run(format_args!("{shown}: {why}")));
-            if gains_rights(&path) {
-                return refuse("a setuid or setgid program: its loader ignores LD_PRELOAD");
-            }
             // A file that cannot be read can be executed all the same.
-            let Ok(head) = Head::read(&path) else {
-                return Ok(());
-            };
-            match head.kind() {
+            let kind = Head::read(&path).map_or(Kind::Unknown, |head| head.kind());
+            // A script has its interpreter's rights.
+            if !matches!(kind, Kind::Script(_))
+                && let Some(why) = why_careful(&path)
+            {
+                return refuse(why);
+            }
+            match kind {
                 Kind::Script(interpreter) => path = interpreter,
                 Kind::Dynamic => return Ok(()),
                 Kind::Static => {
@@ -94,17 +96,4 @@ fn is_directory(name: &OsStr) -> Error {
 
 fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.permissions().mode() & 0o111 != 0)
-}
-
-/// True if the program runs with another user's or group's rights: the loader is careful then.
-fn gains_rights(path: &Path) -> bool {
-    let Ok(about) = fs::metadata(path) else {
-        return false;
-    };
-    // SAFETY: only ask.
-    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
-    let mode = about.mode();
-    mode & libc::S_ISUID != 0 && about.uid() != user
-        || mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP
-            && about.gid() != group
 }

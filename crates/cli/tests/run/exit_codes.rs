@@ -91,6 +91,59 @@ fn a_program_that_no_library_can_be_loaded_into() {
     refuses_program(&script, 126, "setuid");
 }
 
+/// Capabilities of a file, as the kernel keeps them: the version, the permitted set and the inheritable one, by halves.
+fn set_capabilities(file: &Path, head: u32, permitted: u32) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let words = [head, permitted, 0, 0, 0].map(u32::to_le_bytes);
+    let path = std::ffi::CString::new(file.as_os_str().as_bytes()).unwrap();
+    let value = words.as_flattened();
+    // SAFETY: reads the path, the name and so many bytes.
+    let set = unsafe {
+        let name = c"security.capability".as_ptr();
+        libc::setxattr(path.as_ptr(), name, value.as_ptr().cast(), value.len(), 0)
+    };
+    set == 0
+}
+
+#[test]
+fn a_program_with_file_capabilities() {
+    const VERSION: u32 = 0x0200_0000;
+    const EFFECTIVE: u32 = 1;
+    const NET_RAW: u32 = 1 << 13;
+    if !is_root() {
+        return skipped("root", "only root can give a file capabilities");
+    }
+    let place = Elsewhere::new();
+    let program = place.copy("/bin/true".as_ref(), "capable");
+    for (head, permitted, refused) in [
+        (VERSION | EFFECTIVE, NET_RAW, true),
+        (VERSION, NET_RAW, true),
+        (VERSION | EFFECTIVE, 0, true),
+        (VERSION, 0, false),
+    ] {
+        if !set_capabilities(&program, head, permitted) {
+            let why = std::io::Error::last_os_error();
+            return skipped("xattr", format_args!("a file has no capabilities: {why}"));
+        }
+        let shown = program.display().to_string();
+        let mut shows = place.softfault(&["run", "--", &shown]);
+        if refused {
+            refuses(&mut shows, 126, "file capabilities");
+        } else {
+            assert!(shows.status().unwrap().success());
+        }
+        // Root gains nothing by it.
+        let mut by_root = softfault_run();
+        assert!(by_root.arg("--").arg(&program).status().unwrap().success());
+        // A script is judged by its interpreter.
+        let script = place.copy(&program, "script");
+        executable(&script, &format!("#!{shown}\n"));
+        let script = script.display().to_string();
+        let run = place.softfault(&["run", "--", &script]).status().unwrap();
+        assert_eq!(run.code(), Some(if refused { 126 } else { 0 }));
+    }
+}
+
 #[test]
 fn softfault_itself_fails() {
     let place = Elsewhere::new();
