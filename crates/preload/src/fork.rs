@@ -10,6 +10,7 @@ use crate::inside::{self, Inside};
 use crate::table::{self, Table};
 use crate::{count, give, heap, marked, mode, tree};
 use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use softfault::Engine;
 use std::sync::MutexGuard;
 
@@ -32,6 +33,7 @@ thread_local! {
 /// Handlers before a fork are called in the opposite order: so the table is held first, the engine's locks next, and the
 /// heap, which both allocate from, last; they are let go in the order in which they stand here.
 pub fn watch() {
+    note_process();
     // SAFETY: plain functions that live as long as the process.
     unsafe {
         libc::pthread_atfork(
@@ -89,6 +91,20 @@ extern "C" fn prepare() {
     unsafe { *HELD.0.get() = Some((table, inside)) };
 }
 
+/// The process whose memory this is. Relaxed: set while it has one thread.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+fn note_process() {
+    // SAFETY: only asks.
+    PROCESS.store(unsafe { libc::getpid() }, Relaxed);
+}
+
+/// True in a child that shares its parent's memory (vfork).
+pub fn is_in_parents_memory() -> bool {
+    // SAFETY: only asks.
+    PROCESS.load(Relaxed) != unsafe { libc::getpid() }
+}
+
 /// Private memory that a child would lose is handed over before, and the kernel's from then on: both have it.
 fn hand_over_if_lost(table: &mut Table) {
     let rooms: Vec<_> = (table.private.iter_mut())
@@ -126,6 +142,7 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
+    note_process();
     DEPTH.set(0);
     let Some((mut table, inside)) = take_held() else {
         return;

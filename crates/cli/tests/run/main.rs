@@ -17,6 +17,7 @@ mod library;
 mod lives;
 mod malloc;
 mod moved;
+mod odd_calls;
 mod private;
 mod programs;
 mod reserve;

@@ -35,10 +35,10 @@ hooks! {
 
     /// recvfrom(2).
     fn __recvfrom_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = |next| {
-        let (name, about) = (BounceBuffer::of(from.cast(), length(len), false), BounceBuffer::of(len.cast(), size(len), true));
+        let (name, about) = (BounceBuffer::of(from.cast(), length(from.cast(), len), false), BounceBuffer::of(len.cast(), size(len), true));
         let answer = bytes_into(to, bytes, |to| next(fd, to, bytes, room, flags, name.place().cast(), about.place().cast()));
         about.end(if answer < 0 { 0 } else { size(len) });
-        name.end(if answer < 0 { 0 } else { length(len) });
+        name.end(if answer < 0 { 0 } else { length(from.cast(), len) });
         answer
     };
 

@@ -219,11 +219,15 @@ macro_rules! receiving {
     };
 }
 
-/// The length that is at an address; 0 at none.
+/// The length of a buffer that may be taken, as it is at another address; 0 of any other, whose length may be nowhere: the kernel
+/// does not look at it where there is no buffer.
 ///
 /// # Safety
-/// It is there, if it is not null.
-pub unsafe fn length(at: *const socklen_t) -> usize {
+/// A buffer that the program hands to the kernel has a length.
+pub unsafe fn length(of: *const c_void, at: *const socklen_t) -> usize {
+    if of.is_null() || !mode::is_signals() || !marked::may_be_taken(of as usize, 1) {
+        return 0;
+    }
     // SAFETY: the caller's promise.
     unsafe { at.as_ref() }.map_or(0, |len| *len as usize)
 }
@@ -241,10 +245,10 @@ hooks! {
 
     /// recvfrom(2).
     fn recvfrom(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = |next| {
-        let (name, about) = (BounceBuffer::of(from.cast(), length(len), false), BounceBuffer::of(len.cast(), size(len), true));
+        let (name, about) = (BounceBuffer::of(from.cast(), length(from.cast(), len), false), BounceBuffer::of(len.cast(), size(len), true));
         let answer = bytes_into(to, bytes, |to| next(fd, to, bytes, flags, name.place().cast(), about.place().cast()));
         about.end(if answer < 0 { 0 } else { size(len) });
-        name.end(if answer < 0 { 0 } else { length(len) });
+        name.end(if answer < 0 { 0 } else { length(from.cast(), len) });
         answer
     };
 
@@ -436,11 +440,11 @@ pub mod structures {
 
     receiving! {
         /// accept(2).
-        fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int => from[length(len)], len[size(len)];
+        fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int => from[length(from.cast(), len)], len[size(len)];
         /// accept4(2).
-        fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int => from[length(len)], len[size(len)];
+        fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int => from[length(from.cast(), len)], len[size(len)];
         /// getsockopt(2): an error that is asked for is gone.
-        fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut socklen_t) -> c_int => to[length(len)], len[size(len)];
+        fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut socklen_t) -> c_int => to[length(to, len)], len[size(len)];
         /// wait(2).
         fn wait(status: *mut c_int) -> pid_t => status[size(status)];
         /// waitpid(2).

@@ -7,7 +7,7 @@
 use super::again::{Reads, again};
 use super::next::hooks;
 use super::receive::{BounceBuffer, set_bytes};
-use crate::mode;
+use crate::{fork, mode};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,6 +33,19 @@ pub fn unblock() {
         libc::sigaddset(set.as_mut_ptr(), libc::SIGBUS);
         nexts::pthread_sigmask.get()(libc::SIG_UNBLOCK, set.as_ptr(), core::ptr::null_mut());
     }
+}
+
+/// What the program believes of this thread from now on. A child that shares its parent's memory believes nothing: it is about to
+/// call exec, and the parent goes on as it was.
+fn set_blocked(blocked: bool) {
+    if BLOCKED.get() != blocked && !fork::is_in_parents_memory() {
+        BLOCKED.set(blocked);
+    }
+}
+
+/// The program's action for SIGBUS, as it says, or asks; a child as above has none of its own.
+fn program_sigbus(now: Option<&Action>) -> Option<Action> {
+    softfault::program_sigbus(now.filter(|_| !fork::is_in_parents_memory()))
 }
 
 /// True if a set has SIGBUS.
@@ -97,9 +110,9 @@ unsafe fn change_mask(
         }
         match how {
             _ if set.is_null() => {}
-            libc::SIG_BLOCK if has => BLOCKED.set(true),
-            libc::SIG_UNBLOCK if has => BLOCKED.set(false),
-            libc::SIG_SETMASK => BLOCKED.set(has),
+            libc::SIG_BLOCK if has => set_blocked(true),
+            libc::SIG_UNBLOCK if has => set_blocked(false),
+            libc::SIG_SETMASK => set_blocked(has),
             _ => {}
         }
         answer
@@ -123,7 +136,7 @@ unsafe fn change_action(
     // SAFETY: the caller's promise.
     unsafe {
         if signal == libc::SIGBUS
-            && let Some(shown) = softfault::program_sigbus(action.as_ref())
+            && let Some(shown) = program_sigbus(action.as_ref())
         {
             if !before.is_null() {
                 before.write(shown);
@@ -146,7 +159,7 @@ unsafe fn change_action(
         if !before.is_null() && BLOCKED_IN.load(Relaxed) & bit != 0 {
             libc::sigaddset(&raw mut (*before).sa_mask, libc::SIGBUS);
         }
-        if !action.is_null() {
+        if !action.is_null() && !fork::is_in_parents_memory() {
             match own == action {
                 true => BLOCKED_IN.fetch_and(!bit, Relaxed),
                 false => BLOCKED_IN.fetch_or(bit, Relaxed),
@@ -179,12 +192,12 @@ fn sigbus_handler_as(signal: c_int, handler: sighandler_t, flags: c_int) -> Opti
         (*action.as_mut_ptr()).sa_flags = flags;
         action.assume_init()
     };
-    softfault::program_sigbus(Some(&action)).map(|before| before.sa_sigaction)
+    program_sigbus(Some(&action)).map(|before| before.sa_sigaction)
 }
 
 /// The program's handler of SIGBUS.
 fn now_handler() -> Option<sighandler_t> {
-    softfault::program_sigbus(None).map(|before| before.sa_sigaction)
+    program_sigbus(None).map(|before| before.sa_sigaction)
 }
 
 /// signal(3), and its like.
@@ -204,7 +217,7 @@ unsafe fn set_handler(
 /// A signal is blocked, or not any more, as the program believes; `None`: it is not ours.
 fn block_alone(signal: c_int, blocked: bool) -> Option<c_int> {
     is_ours(signal).then(|| {
-        BLOCKED.set(blocked);
+        set_blocked(blocked);
         0
     })
 }
@@ -216,7 +229,8 @@ fn change_old_mask(mask: c_int, adds: bool, next: impl FnOnce(c_int) -> c_int) -
     }
     let before = next(mask & !OLD_SIGBUS);
     let has = mask & OLD_SIGBUS != 0;
-    let was = BLOCKED.replace(has || adds && BLOCKED.get());
+    let was = BLOCKED.get();
+    set_blocked(has || adds && was);
     before | if was { OLD_SIGBUS } else { 0 }
 }
 
@@ -261,13 +275,13 @@ hooks! {
         let was_blocked = BLOCKED.get();
         match handler {
             SIG_HOLD if is_ours(signal) => {
-                BLOCKED.set(true);
+                set_blocked(true);
                 if was_blocked { SIG_HOLD } else { now_handler().unwrap_or(libc::SIG_ERR) }
             }
             _ => {
                 let before = set_handler(signal, handler, 0, next);
                 if is_ours(signal) && before != libc::SIG_ERR {
-                    BLOCKED.set(false);
+                    set_blocked(false);
                     if was_blocked { return SIG_HOLD; }
                 }
                 before
