@@ -192,6 +192,9 @@ impl PageCache {
             done = self.node.mmu.protect_window(self.window.reservation());
             if done {
                 writes.protected.store(epoch, Ordering::Release);
+            } else {
+                // Or pages that were made writable since would look older than the last protection, once it has failed often.
+                writes.epoch.fetch_sub(1, Ordering::AcqRel);
             }
         });
         done

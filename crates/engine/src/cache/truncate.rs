@@ -172,9 +172,27 @@ impl PageCache {
             } else if folio.is_pinned() {
                 folio.change(flag::DOOMED, 0);
                 folio.unlock();
+            } else if let Some(kept) = (dirty == Dirty::Dropped)
+                .then(|| folio.dirty_pages() & !bits_in(&folio, range))
+                .filter(|&kept| kept != 0)
+            {
+                // Pages beside the range could not be written. They stay; those in it come again as pages that the program has
+                // thrown away (`fault/file/vanished.rs`).
+                self.end_dirty(&folio, kept);
+                let pages = folio.range();
+                let gone = pages.start.max(range.start)..pages.end.min(range.end);
+                self.node.mmu.zap(core::slice::from_ref(&gone));
+                folio.unlock();
             } else if let Some(sweep) = sweep {
                 sweep.push(&folio);
             }
         }
     }
+}
+
+/// The pages of a folio that are in a range.
+fn bits_in(folio: &Folio, range: &Range<usize>) -> u32 {
+    let pages = folio.range().step_by(PAGE_SIZE);
+    let bits = pages.filter(|page| range.start < page + PAGE_SIZE && *page < range.end);
+    bits.fold(0, |bits, page| bits | folio.bit_of(page))
 }

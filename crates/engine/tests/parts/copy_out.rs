@@ -117,3 +117,22 @@ fn pages_that_are_gone_keep_no_others_from_being_written() {
     }
     finish(rig, cache);
 }
+
+/// The window cannot be protected as a whole, more often than its epochs can be told apart.
+#[test]
+fn a_page_is_not_taken_for_protected_where_protecting_fails() {
+    let rig = rig(&Arc::default());
+    let store = TestStore::new(bytes(4));
+    let cache = rig.map_writable(&store);
+    let start = cache.addresses().start;
+    for _ in 0..(1 << 15) + 1 {
+        assert!(!cache.protect_window());
+    }
+    rig.write(start, &[1]).unwrap();
+    write_back(&cache, 0..4);
+    rig.write(start, &[2]).unwrap();
+    assert_eq!(cache.dirty_pages(), 1);
+    write_back(&cache, 0..4);
+    assert_eq!(store.byte(0), 2);
+    finish(rig, cache);
+}

@@ -47,6 +47,7 @@ mod soft_protect;
 mod spaces;
 mod store_errors;
 mod swap_slots;
+mod taken_out;
 mod vma_lock;
 mod vma_lock_biased;
 mod vma_model;

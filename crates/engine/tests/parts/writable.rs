@@ -254,34 +254,6 @@ fn each_page_of_a_folio_is_written_for_itself() {
     finish(rig, cache);
 }
 
-/// Page numbers of such a file need more than 32 bits.
-#[test]
-fn pages_far_out_are_not_read_while_they_are_taken_out() {
-    const FAR: u64 = 20 << 40;
-    // The words of such a window are tens of megabytes.
-    let rig = Rig::new(40_000);
-    let store = TestStore::new(FAR + bytes(64));
-    let cache = rig.map_writable(&store);
-    let addr = |page: u64| cache.addresses().start + (FAR + bytes(page)) as usize;
-    let byte = |page| Ok(byte_at(0, FAR + bytes(page)));
-    assert_eq!(rig.touch(addr(3)), byte(3));
-    let reads = store.reads().len();
-    std::thread::scope(|scope| {
-        let mut touches = None;
-        let taken = cache.empty(addr(8)..addr(12), || {
-            // Outside of the range nothing waits. Units have four pages in such a window.
-            assert_eq!(rig.touch(addr(3)), byte(3));
-            touches = Some(scope.spawn(|| [8, 11].map(|page| rig.touch(addr(page)))));
-            (0..1000).for_each(|_| std::thread::yield_now());
-            assert_eq!(store.reads().len(), reads);
-            Ok::<(), ()>(())
-        });
-        assert_eq!(taken, Ok(()));
-        assert_eq!(touches.unwrap().join().unwrap(), [8, 11].map(byte));
-    });
-    finish(rig, cache);
-}
-
 /// A writer in order makes the rest of a folio writable before it comes there; a page that it never came to is not written.
 #[test]
 fn expected_writes_that_do_not_come_are_not_written_back() {

@@ -106,7 +106,11 @@ pub fn unpin(cache: &PageCache, range: Range<usize>) {
         // The pin's reference; ours is left.
         cache.node.put(&folio);
         match sweep {
-            Some(mut sweep) if last => sweep.push(&folio),
+            Some(mut sweep) if last => {
+                // It may stay, if it is dirty and cannot be written: then it goes as any other.
+                folio.change(0, flag::DOOMED);
+                sweep.push(&folio);
+            }
             _ => folio.unlock(),
         }
     }

@@ -1,0 +1,85 @@
+//! Pages that are taken out of a file that is written to, or forgotten, and cannot be written then.
+
+use crate::writable::{bytes, finish, scene, write_back};
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::fault::{self, NeverInterrupted, Pin};
+use softfault_oracle::{Rig, TestStore, byte_at};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// A page that was to be forgotten with its last pin, and could not be written then, goes later as any other.
+#[test]
+fn a_page_that_cannot_be_written_at_its_last_unpin_can_go_later() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(4)));
+    rig.write(start, &[7]).unwrap();
+    let range = start..start + PAGE_SIZE;
+    let pinned = fault::pin(&rig.space, &cache, range.clone(), start, &NeverInterrupted);
+    assert!(matches!(pinned, Pin::Done));
+    cache.invalidate(range.clone());
+    rig.write(start, &[8]).unwrap();
+    store.fail_writes(0, Some(EIO));
+    fault::unpin(&cache, range.clone());
+    assert_eq!(cache.dirty_pages(), 1);
+    store.fail_writes(0, None);
+    cache.invalidate(range);
+    assert_eq!((cache.dirty_pages(), cache.folio_count()), (0, 0));
+    assert_eq!(store.byte(0), 8);
+    // The window's end waits for all folios.
+    finish(rig, cache);
+}
+
+/// Pages of a folio that only overlaps a range that is emptied stay, if they could not be written.
+#[test]
+fn pages_beside_a_hole_that_cannot_be_written_stay_dirty() {
+    let (rig, store, cache, start) = scene(TestStore::with_queue(bytes(64), 4));
+    for page in 0..32 {
+        rig.write(start + page * PAGE_SIZE, &[page as u8 | 128])
+            .unwrap();
+    }
+    // In folios of several pages, as a writer in order makes them.
+    assert!(cache.folio_count() < 32);
+    (20..24).for_each(|page| store.fail_writes(page, Some(ENOSPC)));
+    let addr = |page: usize| start + page * PAGE_SIZE;
+    let punch = || {
+        store.punch(21..23);
+        Ok::<(), ()>(())
+    };
+    cache.empty(addr(21)..addr(23), punch).unwrap();
+    (20..24).for_each(|page| store.fail_writes(page, None));
+    let bytes_of = |page: usize| rig.touch(addr(page));
+    assert_eq!([20, 23].map(bytes_of), [Ok(20 | 128), Ok(23 | 128)]);
+    write_back(&cache, 0..64);
+    assert_eq!(cache.dirty_pages(), 0);
+    let stored = [20, 23].map(|page| store.byte(bytes(page)));
+    assert_eq!(stored, [20 | 128, 23 | 128]);
+    finish(rig, cache);
+}
+
+/// Page numbers of such a file need more than 32 bits.
+#[test]
+fn pages_far_out_are_not_read_while_they_are_taken_out() {
+    const FAR: u64 = 20 << 40;
+    // The words of such a window are tens of megabytes.
+    let rig = Rig::new(40_000);
+    let store = TestStore::new(FAR + bytes(64));
+    let cache = rig.map_writable(&store);
+    let addr = |page: u64| cache.addresses().start + (FAR + bytes(page)) as usize;
+    let byte = |page| Ok(byte_at(0, FAR + bytes(page)));
+    assert_eq!(rig.touch(addr(3)), byte(3));
+    let reads = store.reads().len();
+    std::thread::scope(|scope| {
+        let mut touches = None;
+        let taken = cache.empty(addr(8)..addr(12), || {
+            // Outside of the range nothing waits. Units have four pages in such a window.
+            assert_eq!(rig.touch(addr(3)), byte(3));
+            touches = Some(scope.spawn(|| [8, 11].map(|page| rig.touch(addr(page)))));
+            (0..1000).for_each(|_| std::thread::yield_now());
+            assert_eq!(store.reads().len(), reads);
+            Ok::<(), ()>(())
+        });
+        assert_eq!(taken, Ok(()));
+        assert_eq!(touches.unwrap().join().unwrap(), [8, 11].map(byte));
+    });
+    finish(rig, cache);
+}
