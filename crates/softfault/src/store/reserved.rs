@@ -129,7 +129,9 @@ impl Reserved {
     pub(super) fn cut(&self, end: u64, before: u64) {
         let mut last = self.last.lock();
         *last = 0..0;
-        let chunks = end.div_ceil(CHUNK)..before.div_ceil(CHUNK);
+        // The file may have been far longer than the part that is written.
+        let known = self.changed.len() as u64 * 64;
+        let chunks = end.div_ceil(CHUNK)..before.div_ceil(CHUNK).min(known);
         chunks.for_each(|chunk| self.set(chunk, false));
         let page = end / PAGE_SIZE as u64 * PAGE_SIZE as u64;
         let short = self.short.load(Relaxed);
@@ -234,6 +236,17 @@ mod tests {
             None,
             "others have cut it"
         );
+    }
+
+    /// A step for each chunk of it would take hours.
+    #[test]
+    fn a_file_that_was_far_longer_than_its_window_is_cut() {
+        let reserved = Reserved::new(1 << 20, 1 << 20).unwrap();
+        reserved.cut(CHUNK, 1 << 62);
+        assert!(reserved.has(0) && !reserved.has(CHUNK) && !reserved.has(15 * CHUNK));
+        // From an end that is far behind the window too.
+        reserved.cut(1 << 61, 1 << 62);
+        assert!(reserved.has(0));
     }
 
     #[test]
