@@ -323,9 +323,11 @@ impl WindowTable {
     /// Takes out idle windows that are too many, and a few that are empty.
     pub(super) fn forget_idle(&mut self) -> Vec<FileWindow> {
         let mut gone = Vec::new();
-        while self.idle.len() > self.most_idle {
-            // One that a fault still looks at stays, and counts no more.
-            let (since, file) = self.idle.pop_first().expect("there are some");
+        // One that has dirty pages, or that somebody still looks at, stays, and so do the younger ones: there are that many more.
+        let too_many = self.idle.len().saturating_sub(self.most_idle);
+        let oldest = self.idle.iter().take(too_many);
+        let oldest: Vec<_> = oldest.map(|(&since, &file)| (since, file)).collect();
+        for (since, file) in oldest {
             self.take_idle_of(file, |entry| entry.idle_since == since, &mut gone);
         }
         let looked_at = self.idle.range(self.next..).take(LOOKED_AT);
@@ -388,4 +390,35 @@ pub(super) fn key(identity: &FileIdentity) -> FileKey {
 
 fn address(cache: &Arc<PageCache>) -> usize {
     Arc::as_ptr(cache) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Engine;
+
+    #[test]
+    fn an_idle_window_too_many_that_somebody_looks_at_goes_later() {
+        let engine = Engine::builder()
+            .by_kernel(false)
+            .memory(16 << 20)
+            .build()
+            .unwrap();
+        let path = std::env::temp_dir().join(format!("softfault-many-{}", std::process::id()));
+        std::fs::write(&path, [1; 4096]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        // SAFETY: nobody writes to it.
+        let map = unsafe { engine.map(&file) }.unwrap();
+        // An empty window would go at once.
+        assert_eq!(map[0], 1);
+        let files = &engine.inner.files;
+        files.table().most_idle = 0;
+        // As write-behind does.
+        let looked_at = files.table().entries().next().unwrap().cache.clone();
+        drop(map);
+        assert_eq!(engine.stats().idle_windows, 1);
+        drop(looked_at);
+        engine.close_idle();
+        assert_eq!(engine.stats().idle_windows, 0);
+        std::fs::remove_file(&path).unwrap();
+    }
 }
