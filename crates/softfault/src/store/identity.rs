@@ -30,6 +30,9 @@ pub struct FileIdentity {
 /// Two changes closer together than this may carry one time stamp: the file
 /// systems' clock ticks at the kernel's HZ, at the slowest 100 a second.
 const TICK_NS: i64 = 20_000_000;
+/// The same where stamps are whole seconds, as of ext3 and of ext4 with small inodes, or every other second, as of vfat.
+const WHOLE_NS: i64 = 2 * SECOND_NS + TICK_NS;
+const SECOND_NS: i64 = 1_000_000_000;
 
 impl FileIdentity {
     /// The identity of an open file.
@@ -67,10 +70,16 @@ impl FileIdentity {
     /// clock (nanoseconds since 1970) read before the identity was taken: one
     /// whose stamps are younger than a tick of the file system's clock, or in
     /// the future, may hide a change within the same tick. (git's index calls
-    /// such entries racy.)
+    /// such entries racy.) Stamps that are both whole seconds may be all that the
+    /// file system keeps.
     pub fn certain(&self, now_ns: i64) -> bool {
         let newest = self.mtime_ns.max(self.ctime_ns);
-        now_ns.saturating_sub(newest) >= TICK_NS
+        let is_whole = |stamp_ns: i64| stamp_ns % SECOND_NS == 0;
+        let tick_ns = match is_whole(self.mtime_ns) && is_whole(self.ctime_ns) {
+            true => WHOLE_NS,
+            false => TICK_NS,
+        };
+        now_ns.saturating_sub(newest) >= tick_ns
     }
 }
 
@@ -185,7 +194,7 @@ pub(super) fn device_bytes_of(device: &Descriptor) -> Result<u64, i32> {
 
 fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
     seconds
-        .saturating_mul(1_000_000_000)
+        .saturating_mul(SECOND_NS)
         .saturating_add(nanoseconds)
 }
 
@@ -198,20 +207,37 @@ mod tests {
         ino: 2,
         size: 3,
         mtime_ns: 1_000_000_000,
-        ctime_ns: 2_000_000_000,
+        ctime_ns: 2_000_000_001,
     };
 
     #[test]
     fn certain_only_a_tick_after_the_newest_stamp() {
-        assert!(OLD.certain(2_000_000_000 + TICK_NS));
-        assert!(!OLD.certain(2_000_000_000 + TICK_NS - 1));
-        assert!(!OLD.certain(2_000_000_000));
+        assert!(OLD.certain(OLD.ctime_ns + TICK_NS));
+        assert!(!OLD.certain(OLD.ctime_ns + TICK_NS - 1));
+        assert!(!OLD.certain(OLD.ctime_ns));
         let touched = FileIdentity {
             mtime_ns: 3_000_000_000,
             ..OLD
         };
         assert!(!touched.certain(3_000_000_000 + TICK_NS - 1));
         assert!(touched.certain(3_000_000_000 + TICK_NS));
+    }
+
+    #[test]
+    fn whole_seconds_are_certain_only_once_they_are_over() {
+        let whole = FileIdentity {
+            ctime_ns: 10_000_000_000,
+            ..OLD
+        };
+        // Written, mapped, and written again within the second that the stamps show.
+        assert!(!whole.certain(10_300_000_000));
+        assert!(!whole.certain(12_000_000_000));
+        assert!(whole.certain(12_000_000_000 + TICK_NS));
+        let of_mtime = FileIdentity {
+            mtime_ns: 9_000_000_001,
+            ..whole
+        };
+        assert!(of_mtime.certain(10_300_000_000));
     }
 
     #[test]
