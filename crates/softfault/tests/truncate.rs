@@ -260,6 +260,35 @@ fn a_change_by_others_shows_after_invalidate_and_in_new_maps() {
     check(&old, 100_000);
 }
 
+/// A window of an older version is not taken for the present one by a truncate, done or refused.
+#[test]
+fn a_change_by_others_shows_in_new_maps_after_a_truncate() {
+    let place = path("versions");
+    std::fs::write(&place, [1; PAGE]).unwrap();
+    let file = File::options().read(true).write(true).open(&place).unwrap();
+    let reader = File::open(&place).unwrap();
+    std::fs::remove_file(&place).unwrap();
+    // Until the file's stamps tell its versions apart.
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
+    pause();
+    let engine = engine();
+    let old = map(&engine, &file);
+    assert_eq!(byte(&old, 0), 1);
+    file.write_all_at(&[2; PAGE], 0).unwrap();
+    pause();
+    assert!(
+        engine.truncate(&reader, 10).is_err(),
+        "not open for writing"
+    );
+    let new = map(&engine, &file);
+    assert_eq!((byte(&old, 0), byte(&new, 0)), (1, 2));
+    file.write_all_at(&[3; PAGE], 0).unwrap();
+    engine.truncate(&file, PAGE as u64).unwrap();
+    pause();
+    let newest = map(&engine, &file);
+    assert_eq!((byte(&new, 0), byte(&newest, 0)), (2, 3));
+}
+
 #[test]
 fn invalidate_forgets_exactly_its_range() {
     let file = made_file("exactly", 1 << 20);

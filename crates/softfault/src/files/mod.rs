@@ -264,7 +264,7 @@ impl Files {
         // Before the file is: a page that is being written back would make it longer again.
         about_to_end_at(&written, before.size, bytes);
         let set = file.set_len(bytes);
-        let Look { identity, now_ns } = Look::at(file.as_fd())?;
+        let identity = Look::at(file.as_fd())?.identity;
         for entry in self.table().of_file(&identity) {
             if let Some(writes) = entry
                 .writes
@@ -273,11 +273,8 @@ impl Files {
             {
                 writes.was_cut(identity.size, before.size);
             }
+            // It shows no other version than before: others may have written to the file since the window was made.
             entry.cache.truncate(identity.size);
-            entry.identity = identity;
-            // A file that was made longer than its window needs another.
-            let fits = identity.size <= entry.cache.addresses().len() as u64;
-            entry.certain = fits && identity.certain(now_ns);
         }
         set
     }
