@@ -264,6 +264,53 @@ fn a_sigbus_that_was_sent_does_not_end_the_serving() {
     }
 }
 
+/// Says so and returns, as the kernel gives it one signal only.
+extern "C" fn reports_once(_: i32) {
+    if REPORTED.fetch_add(1, SeqCst) > 0 {
+        // SAFETY: ends the process: it was called again.
+        unsafe { libc::_exit(3) };
+    }
+    // SAFETY: writes bytes of a literal.
+    unsafe { libc::write(2, c"reported".as_ptr().cast(), 8) };
+}
+
+#[test]
+fn a_handler_for_one_signal_gets_one() {
+    use std::os::unix::process::ExitStatusExt;
+    let test = "a_handler_for_one_signal_gets_one";
+    let Some(how) = child::scenario() else {
+        for how in ["before the engine", "after it", "told to it"] {
+            let output = child::run(test, how);
+            assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{how}");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(said.matches("reported").count(), 1, "{how}");
+        }
+        return;
+    };
+    let handler = reports_once as *const () as usize;
+    if how == "before the engine" {
+        install(libc::SA_RESETHAND, handler);
+    }
+    let (engine, file, map) = scene("one-signal");
+    check(&map, 0);
+    match how.as_str() {
+        "after it" => {
+            install(libc::SA_RESETHAND, handler);
+            drop(self::map(&engine, &file));
+        }
+        "told to it" => {
+            // SAFETY: a sigaction of zeros is valid.
+            let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+            action.sa_sigaction = handler;
+            action.sa_flags = libc::SA_RESETHAND;
+            assert!(softfault::program_sigbus(Some(&action)).is_some());
+        }
+        _ => {}
+    }
+    touch(foreign_page());
+    unreachable!();
+}
+
 static OF_CHILD: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn of_child(_: i32) {

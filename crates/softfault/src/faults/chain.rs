@@ -12,7 +12,8 @@
 //! form 0 with its own predecessor, and nothing goes round in a circle. When the forms are
 //! used up we get in front no more: a program that always puts its own handler back wins.
 //!
-//! Nothing here is ever taken back, and all of it is words: a handler may come at any time.
+//! A predecessor with SA_RESETHAND gets one signal, as from the kernel: the default is in its place from then on. Nothing else
+//! here is ever taken back, and all of it is words: a handler may come at any time.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
@@ -36,7 +37,7 @@ struct Predecessor {
     mask: AtomicU64,
 }
 
-/// Each form's predecessor. Written once, before the form is in force.
+/// Each form's predecessor. Written once, before the form is in force; one with SA_RESETHAND once more, by its signal.
 static PREDECESSORS: [Predecessor; FORMS] = [const {
     Predecessor {
         handler: AtomicUsize::new(libc::SIG_DFL),
@@ -75,8 +76,19 @@ static ALL_ACTIONS: AtomicPtr<InstalledAction> = AtomicPtr::new(core::ptr::null_
 
 struct InstalledAction {
     action: Action,
-    next: *mut InstalledAction,
+    /// Immutable once others know it. Relaxed: the pointer to it is released.
+    next: AtomicPtr<InstalledAction>,
 }
+
+/// In the place of an action with SA_RESETHAND that has had its signal.
+static DEFAULT: InstalledAction = InstalledAction {
+    action: Action {
+        handler: libc::SIG_DFL,
+        flags: 0,
+        mask: 0,
+    },
+    next: AtomicPtr::new(core::ptr::null_mut()),
+};
 
 /// The first form passes on to this from now on, as if it had been put over it.
 pub(super) fn replace(action: Action) {
@@ -86,15 +98,18 @@ pub(super) fn replace(action: Action) {
         if said.action == action {
             return INSTEAD.store(known, Release);
         }
-        known = said.next;
+        known = said.next.load(Relaxed);
     }
     let mut next = ALL_ACTIONS.load(Acquire);
-    let said = Box::into_raw(Box::new(InstalledAction { action, next }));
+    let said = Box::into_raw(Box::new(InstalledAction {
+        action,
+        next: AtomicPtr::new(next),
+    }));
     // Release pairs with the Acquire above.
     while let Err(other) = ALL_ACTIONS.compare_exchange(next, said, Release, Acquire) {
         next = other;
         // SAFETY: nobody knows it yet.
-        unsafe { (*said).next = next };
+        unsafe { (*said).next.store(next, Relaxed) };
     }
     // Release pairs with the Acquire in `predecessor`.
     INSTEAD.store(said, Release);
@@ -102,7 +117,7 @@ pub(super) fn replace(action: Action) {
 
 /// The action that a form passes on to.
 pub(super) fn predecessor(form: usize) -> Action {
-    // SAFETY: null, or leaked by `replace`.
+    // SAFETY: null, or leaked by `replace`, or a static.
     let said = unsafe { INSTEAD.load(Acquire).as_ref() };
     if let Some(said) = said.filter(|_| form == 0) {
         return said.action;
@@ -112,6 +127,35 @@ pub(super) fn predecessor(form: usize) -> Action {
         handler: slot.handler.load(Acquire),
         flags: slot.flags.load(Relaxed),
         mask: slot.mask.load(Relaxed),
+    }
+}
+
+/// The same, for a signal that is passed on: an action with SA_RESETHAND has had its one by it.
+pub(super) fn predecessor_for_signal(form: usize) -> Action {
+    loop {
+        let said = INSTEAD.load(Acquire);
+        let to = predecessor(form);
+        let is_handler = ![libc::SIG_DFL, libc::SIG_IGN].contains(&to.handler);
+        if !is_handler || to.flags & libc::SA_RESETHAND == 0 {
+            return to;
+        }
+        // Relaxed, both: what is put there was there all the time.
+        let taken = match form == 0 && !said.is_null() {
+            true => {
+                let default = (&raw const DEFAULT).cast_mut();
+                let taken = INSTEAD.compare_exchange(said, default, Relaxed, Relaxed);
+                taken.is_ok()
+            }
+            false => {
+                let handler = &PREDECESSORS[form].handler;
+                let taken = handler.compare_exchange(to.handler, libc::SIG_DFL, Relaxed, Relaxed);
+                taken.is_ok()
+            }
+        };
+        // Otherwise another thread's signal has taken it, or the program has put another there.
+        if taken {
+            return to;
+        }
     }
 }
 

@@ -280,7 +280,7 @@ fn pass_on(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_voi
     let Some(form) = chain::enter(info as usize, frame, form) else {
         return die(signal, info);
     };
-    let to = chain::predecessor(form);
+    let to = chain::predecessor_for_signal(form);
     hand_to(to, signal, info, context);
     chain::leave(info as usize, form);
     // Rust's own handler restores the default and returns: the fault is to end the
