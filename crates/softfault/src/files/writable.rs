@@ -132,21 +132,23 @@ impl Files {
         if !wanted || self.table().is_taken(&looked.identity) {
             return Ok(None);
         }
-        let opened = match WritableStore::open(managed, fd, reach) {
-            Ok(opened) => opened,
-            Err(error) if is_shortage(&error) => return Err(error),
-            // The kernel's own mmap returns the error.
-            Err(_) => return Ok(None),
+        let Some((store, identity)) = or_kernel(open_store(managed, fd))? else {
+            return Ok(None);
         };
-        let WritableStore {
-            store,
-            writes,
-            identity,
-            room,
-        } = opened;
-        let stores: (Arc<dyn Store>, Arc<dyn WriteBack>) = (store.clone(), writes.clone());
-        let make = || PageCache::new_writable(managed.node.clone(), stores.clone(), room);
-        let cache = self.making_room(make)?;
+        let least = identity.size.max(reach);
+        let room = (identity.size.saturating_mul(2))
+            .max(identity.size.saturating_add(LEAST_ROOM))
+            .max(reach);
+        let made = match self.make_writable_window(managed, fd, &store, room) {
+            // Without room to grow: there is not so much address space, or memory for its page tables.
+            Err(error) if error.kind() == io::ErrorKind::OutOfMemory && least < room => {
+                self.make_writable_window(managed, fd, &store, least)
+            }
+            made => made,
+        };
+        let Some((cache, writes)) = made? else {
+            return Ok(None);
+        };
         cache.truncate(identity.size);
         let mut table = self.table();
         // Somebody else may have opened it meanwhile. Then ours goes, once the table is unlocked.
@@ -173,6 +175,22 @@ impl Files {
             was_idle: false,
         };
         self.brought_up_to_date(managed, known).map(Some)
+    }
+
+    /// A page cache over so much address space, and the way back to the file. `None` where only the kernel can map it.
+    fn make_writable_window(
+        &self,
+        managed: &Managed,
+        fd: BorrowedFd<'_>,
+        store: &Arc<FileStore>,
+        room: u64,
+    ) -> io::Result<Option<(Arc<PageCache>, Arc<FileWrites>)>> {
+        let Some(writes) = or_kernel(FileWrites::open(fd, room))?.map(Arc::new) else {
+            return Ok(None);
+        };
+        let stores: (Arc<dyn Store>, Arc<dyn WriteBack>) = (store.clone(), writes.clone());
+        let make = || PageCache::new_writable(managed.node.clone(), stores.clone(), room);
+        Ok(Some((self.making_room(make)?, writes)))
     }
 
     /// True if one map shows the window.
@@ -244,30 +262,20 @@ impl Files {
     }
 }
 
-/// A file that is open for both, as long as it was then, and how much address space its window takes.
-struct WritableStore {
-    store: Arc<FileStore>,
-    writes: Arc<FileWrites>,
-    identity: FileIdentity,
-    room: u64,
+/// Opens the file to be read, and tells how long it was then.
+fn open_store(managed: &Managed, fd: BorrowedFd<'_>) -> io::Result<(Arc<FileStore>, FileIdentity)> {
+    // Pages that are read stay with us: the kernel's copy would be thrown away with each page that is written back.
+    let policy = Arc::new(ReadPolicy::alone(Reads::Direct));
+    let store = FileStore::open_by(fd, Some(&managed.rings), &policy)?;
+    let identity = store.opened_as()?;
+    Ok((Arc::new(store), identity))
 }
 
-impl WritableStore {
-    fn open(managed: &Managed, fd: BorrowedFd<'_>, reach: u64) -> io::Result<Self> {
-        // Pages that are read stay with us: the kernel's copy would be thrown away with each page that is written back.
-        let policy = Arc::new(ReadPolicy::alone(Reads::Direct));
-        let store = FileStore::open_by(fd, Some(&managed.rings), &policy)?;
-        let identity = store.opened_as()?;
-        let room = identity.size.saturating_mul(2);
-        let room = room
-            .max(identity.size.saturating_add(LEAST_ROOM))
-            .max(reach);
-        Ok(Self {
-            store: Arc::new(store),
-            writes: Arc::new(FileWrites::open(fd, room)?),
-            identity,
-            room,
-        })
+/// `None` where the kernel's own mmap returns the error.
+fn or_kernel<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
+    match opened {
+        Err(error) if !is_shortage(&error) => Ok(None),
+        opened => opened.map(Some),
     }
 }
 

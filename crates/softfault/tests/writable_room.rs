@@ -1,0 +1,42 @@
+//! A file that a map writes to, where there is no address space for twice its size.
+
+mod child;
+mod write_scene;
+
+use std::fs::File;
+use write_scene::{PAGE, engine, in_file, write};
+
+const BYTES: usize = 16 << 30;
+
+/// Address space of the process.
+fn space() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages = statm.split(' ').next().unwrap();
+    pages.parse::<usize>().unwrap() * PAGE
+}
+
+#[test]
+fn a_file_without_room_to_grow_is_written_over() {
+    let test = "a_file_without_room_to_grow_is_written_over";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "limited");
+    }
+    let path = std::env::temp_dir().join(format!("softfault-room-{}", std::process::id()));
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    let file = options.open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.set_len(BYTES as u64).unwrap();
+    let engine = engine(16 << 20);
+    let most = (space() + BYTES / 2 * 3) as u64;
+    let limit = libc::rlimit {
+        rlim_cur: most,
+        rlim_max: most,
+    };
+    // SAFETY: limits this process, which is the test's alone.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    let mut map = write(&engine, &file);
+    map[BYTES - 1] = 7;
+    map.flush().unwrap();
+    assert_eq!(in_file(&file, BYTES - 1), 7);
+}
