@@ -416,8 +416,9 @@ fn a_process_that_gave_up_its_rights_forks() {
     }
     let engine = engine();
     let map = private(&engine);
-    let empty = std::env::temp_dir().join(format!("softfault-empty-{}", std::process::id()));
-    std::fs::create_dir(&empty).unwrap();
+    // It stays, as the same one for all.
+    let empty = std::env::temp_dir().join("softfault-empty");
+    std::fs::create_dir_all(&empty).unwrap();
     // In a child, whose end the test sees.
     let status = forked(|| {
         std::os::unix::fs::chroot(&empty).unwrap();
@@ -433,7 +434,6 @@ fn a_process_that_gave_up_its_rights_forks() {
             0
         })
     });
-    std::fs::remove_dir(&empty).unwrap();
     assert_eq!(status, 0);
     assert_eq!((map[0], map[PAGE]), (7, 0));
 }

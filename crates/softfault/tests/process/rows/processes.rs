@@ -228,10 +228,7 @@ pub const ROWS: &[Row] = &[
         then: "",
         play: |kind| {
             let before = Scene::new(kind);
-            let empty =
-                std::env::temp_dir().join(format!("softfault-empty-{}", std::process::id()));
-            std::fs::create_dir(&empty).expect("a folder");
-            let path = std::ffi::CString::new(empty.to_str().expect("a path")).expect("a path");
+            let path = empty_folder();
             // SAFETY: attributes of this process.
             unsafe {
                 for what in [
@@ -250,7 +247,6 @@ pub const ROWS: &[Row] = &[
                     libc::chdir(c"/".as_ptr());
                 }
             }
-            let _ = std::fs::remove_dir(&empty);
             before.check_all();
             before
         },
@@ -262,9 +258,7 @@ pub const ROWS: &[Row] = &[
         verdict: Verdict::Right,
         then: "",
         play: |kind| {
-            let empty = std::env::temp_dir().join(format!("softfault-root-{}", std::process::id()));
-            std::fs::create_dir(&empty).expect("a folder");
-            let path = std::ffi::CString::new(empty.to_str().expect("a path")).expect("a path");
+            let path = empty_folder();
             let engine = softfault::Engine::builder()
                 .by_kernel(false)
                 .memory(crate::scene::BUDGET)
@@ -272,7 +266,6 @@ pub const ROWS: &[Row] = &[
                 .expect("an engine");
             // SAFETY: attributes of this process.
             let changed = unsafe { libc::chroot(path.as_ptr()) };
-            let _ = std::fs::remove_dir(&empty);
             if changed != 0 {
                 skip("root", "only root changes the root");
             }
@@ -386,4 +379,12 @@ fn dump(scene: &Scene) {
     println!("a core of {sizes:?} bytes on the disk");
     assert!(sizes.iter().all(|&bytes| bytes < 512 << 20), "{sizes:?}");
     assert!(!libc::WCOREDUMP(status) || sizes.len() == 1);
+}
+
+/// An empty folder to be a root. One for all: a process that has it for its root cannot remove it, and one for each
+/// would be found again by a later process of that number.
+fn empty_folder() -> std::ffi::CString {
+    let empty = std::env::temp_dir().join("softfault-empty");
+    std::fs::create_dir_all(&empty).expect("a folder");
+    std::ffi::CString::new(empty.to_str().expect("a path")).expect("a path")
 }
