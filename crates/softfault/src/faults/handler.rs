@@ -275,6 +275,7 @@ fn raised_here(info: *mut siginfo_t) -> bool {
 
 /// Hands a signal that is not ours, or a fault that failed, to the action for
 /// SIGBUS before this form of ours.
+#[inline(never)]
 fn pass_on(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let frame = core::ptr::from_ref(&form) as usize;
     let Some(form) = chain::enter(info as usize, frame, form) else {

@@ -63,6 +63,8 @@ mod frame {
     const TRAP: usize = 3;
 
     /// Where the frame of the thread's last fault is, if that was ours and is not served.
+    // Its buffers are not on the stack of faults that are served.
+    #[inline(never)]
     pub(super) fn of_unserved_fault(context: &ucontext_t) -> Option<usize> {
         let registers = &context.uc_mcontext.gregs;
         let addr = registers[libc::REG_CR2 as usize] as usize;
