@@ -2,6 +2,7 @@
 
 use crate::store::TestStore;
 use crate::swap::TestSwap;
+use softfault_engine::anon::Anonymous;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
@@ -288,6 +289,17 @@ impl Rig {
             ..Attributes::default()
         };
         let mapped = self.space.mmap(cache.addresses(), attributes);
+        mapped.expect("nothing else is there");
+    }
+
+    /// Enters a mapping of all of some private memory, where its window is.
+    pub fn map_anonymous(&self, anon: &Arc<Anonymous>) {
+        let attributes = Attributes {
+            backing: Backing::from(anon.clone()),
+            protection: Protection::ReadWrite,
+            ..Attributes::default()
+        };
+        let mapped = self.space.mmap(anon.addresses(), attributes);
         mapped.expect("nothing else is there");
     }
 

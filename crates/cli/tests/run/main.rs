@@ -31,6 +31,7 @@ mod writes;
 use softfault_skip::skipped;
 use stats::ProcessStats;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -175,6 +176,29 @@ pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessSta
     let mut with = with.clone();
     with.stderr = said.concat().into_bytes();
     assert_same(&with, without, what);
+}
+
+/// Runs `command` without softfault and, for each way of faults, with it and these options: it prints the same and ends in the same
+/// way. `check` gets the statistics of its processes.
+pub fn same_each_way(
+    directory: &Path,
+    command: &[&OsStr],
+    options: &[&str],
+    check: impl Fn(&[ProcessStats], &str),
+) {
+    let (program, arguments) = command.split_first().expect("a program");
+    let without = Command::new(program).args(arguments).output().unwrap();
+    assert!(without.status.success(), "{without:?}");
+    for how in ways() {
+        let written = directory.join(format!("{how}.stats"));
+        let _ = std::fs::remove_file(&written);
+        let mut with = softfault_run();
+        with.args(["--memory", MEMORY, "--faults", how, "--stats=json"]);
+        with.arg("--stats-file").arg(&written).args(options);
+        let with = with.arg("--").args(command).output().unwrap();
+        assert_same(&with, &without, how);
+        check(&stats::read(&written), how);
+    }
 }
 
 pub fn assert_same(with: &Output, without: &Output, what: &str) {

@@ -1,7 +1,6 @@
 //! Calls with lengths that nobody looks at, and a child of vfork that sets handlers: `odd_calls.c`.
 
-use crate::{MEMORY, assert_same, compile, directory, file, softfault_run, stats, ways};
-use std::process::Command;
+use crate::{compile, directory, file, same_each_way};
 
 #[test]
 fn odd_arguments_and_children_of_vfork() {
@@ -10,17 +9,8 @@ fn odd_arguments_and_children_of_vfork() {
         return;
     };
     let data = file(&directory, 16 << 20);
-    let without = Command::new(&program).arg(&data).output().unwrap();
-    assert!(without.status.success(), "{without:?}");
-    for how in ways() {
-        let written = directory.join(format!("{how}.stats"));
-        let _ = std::fs::remove_file(&written);
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--faults", how, "--stats=json"]);
-        with.arg("--stats-file").arg(&written).arg("--");
-        let with = with.arg(&program).arg(&data).output().unwrap();
-        assert_same(&with, &without, how);
-        let stats = stats::read(&written);
+    let command = [program.as_ref(), data.as_ref()];
+    same_each_way(&directory, &command, &[], |stats, how| {
         assert_eq!(stats.last().expect("the program's own").taken(), 1, "{how}");
-    }
+    });
 }

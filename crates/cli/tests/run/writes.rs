@@ -1,7 +1,7 @@
 //! Calls that write many bytes which are not in memory: `writes.c`.
 
-use crate::{MEMORY, assert_same, compile, directory, file, softfault_run, stats, ways};
-use std::process::Command;
+use crate::{compile, directory, file, same_each_way, stats};
+use std::ffi::OsStr;
 
 /// A mapping of 48 times as many bytes as a call of the first kind writes.
 const BYTES: usize = 48 << 20;
@@ -12,22 +12,13 @@ fn writes(name: &str, more: &[&str], check: impl Fn(&stats::ProcessStats, &str))
         return;
     };
     let data = file(&directory, BYTES);
-    let without = Command::new(&program).arg(&data).args(more).output();
-    let without = without.unwrap();
-    assert!(without.status.success(), "{without:?}");
-    for how in ways() {
-        let written = directory.join(format!("{how}.stats"));
-        let _ = std::fs::remove_file(&written);
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--faults", how, "--stats=json"]);
-        with.arg("--stats-file").arg(&written).arg("--");
-        let with = with.arg(&program).arg(&data).args(more).output().unwrap();
-        assert_same(&with, &without, how);
-        let stats = stats::read(&written);
+    let mut command: Vec<&OsStr> = vec![program.as_ref(), data.as_ref()];
+    command.extend(more.iter().map(OsStr::new));
+    same_each_way(&directory, &command, &[], |stats, how| {
         let main = stats.last().expect("the program's own");
         assert_eq!((main.taken(), main.handed_back()), (1, 0), "{how}");
         check(main, how);
-    }
+    });
 }
 
 /// The rest follows where a page was missing, and only then.

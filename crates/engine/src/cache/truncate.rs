@@ -172,27 +172,35 @@ impl PageCache {
             } else if folio.is_pinned() {
                 folio.change(flag::DOOMED, 0);
                 folio.unlock();
-            } else if let Some(kept) = (dirty == Dirty::Dropped)
-                .then(|| folio.dirty_pages() & !bits_in(&folio, range))
-                .filter(|&kept| kept != 0)
-            {
-                // Pages beside the range could not be written. They stay; those in it come again as pages that the program has
-                // thrown away (`fault/file/vanished.rs`).
-                self.end_dirty(&folio, kept);
-                let pages = folio.range();
-                let gone = pages.start.max(range.start)..pages.end.min(range.end);
-                self.node.mmu.zap(core::slice::from_ref(&gone));
+            } else if dirty == Dirty::Dropped && dirty_beside(&folio, range) != 0 {
+                self.drop_part(&folio, range);
                 folio.unlock();
             } else if let Some(sweep) = sweep {
                 sweep.push(&folio);
             }
         }
     }
+
+    /// Drops the pages of a folio that are in a range: others of it could not be written, and stay as they are. A touch of a dropped one finds
+    /// it missing, as one that the program has thrown away (`fault/file/vanished.rs`). The caller holds the folio lock.
+    fn drop_part(&self, folio: &Folio, range: &Range<usize>) {
+        self.end_dirty(folio, dirty_beside(folio, range));
+        let (pages, range) = (folio.range(), whole_pages(range));
+        let part = pages.start.max(range.start)..pages.end.min(range.end);
+        self.node.mmu.zap(core::slice::from_ref(&part));
+    }
 }
 
-/// The pages of a folio that are in a range.
-fn bits_in(folio: &Folio, range: &Range<usize>) -> u32 {
-    let pages = folio.range().step_by(PAGE_SIZE);
-    let bits = pages.filter(|page| range.start < page + PAGE_SIZE && *page < range.end);
-    bits.fold(0, |bits, page| bits | folio.bit_of(page))
+/// The dirty pages of a folio of which nothing is in a range.
+fn dirty_beside(folio: &Folio, range: &Range<usize>) -> u32 {
+    let range = whole_pages(range);
+    let beside = folio
+        .range()
+        .step_by(PAGE_SIZE)
+        .filter(|page| !range.contains(page));
+    folio.dirty_pages() & beside.fold(0, |bits, page| bits | folio.bit_of(page))
+}
+
+fn whole_pages(range: &Range<usize>) -> Range<usize> {
+    range.start & !(PAGE_SIZE - 1)..range.end.next_multiple_of(PAGE_SIZE)
 }

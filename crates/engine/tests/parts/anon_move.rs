@@ -27,12 +27,7 @@ fn rig() -> Rig {
 
 fn map(rig: &Rig) -> Arc<Anonymous> {
     let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
-    let attributes = Attributes {
-        backing: Backing::from(anon.clone()),
-        protection: Protection::ReadWrite,
-        ..Attributes::default()
-    };
-    rig.space.mmap(anon.addresses(), attributes).unwrap();
+    rig.map_anonymous(&anon);
     anon
 }
 

@@ -5,7 +5,7 @@ use crate::over_soft::handed_on;
 use crate::writable::{bytes, finish};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::mm::{Attributes, Backing, Protection};
+use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Zeroed};
 use softfault_oracle::{Rig, TestStore, TestSwap, byte_at};
 use std::ops::Range;
@@ -71,13 +71,8 @@ fn pages_for_swap_are_copied() {
     let swap = TestSwap::new(1000);
     let rig = rig(&swap, true);
     let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
-    let attributes = Attributes {
-        backing: Backing::from(anon.clone()),
-        protection: Protection::ReadWrite,
-        ..Attributes::default()
-    };
     let start = anon.addresses().start;
-    rig.space.mmap(anon.addresses(), attributes).unwrap();
+    rig.map_anonymous(&anon);
     for page in 0..PAGES {
         rig.write(start + page * PAGE_SIZE, &[page as u8 + 1])
             .unwrap();

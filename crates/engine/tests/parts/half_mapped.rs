@@ -4,7 +4,7 @@ use crate::over_soft::handed_on_but_memory;
 use crate::writable::{bytes, finish, write_back};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::mm::{Attributes, Backing, Protection};
+use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Zeroed};
 use softfault_engine::page::FaultError;
 use softfault_oracle::{Rig, TestStore, TestSwap, byte_at, private_copy};
@@ -103,12 +103,7 @@ fn rig(left: &Arc<AtomicUsize>, can_protect: bool) -> Rig {
 
 fn map(rig: &Rig, pages: usize) -> Arc<Anonymous> {
     let anon = Anonymous::new(rig.node.clone(), pages * PAGE_SIZE).unwrap();
-    let attributes = Attributes {
-        backing: Backing::from(anon.clone()),
-        protection: Protection::ReadWrite,
-        ..Attributes::default()
-    };
-    rig.space.mmap(anon.addresses(), attributes).unwrap();
+    rig.map_anonymous(&anon);
     anon
 }
 
@@ -193,12 +188,7 @@ fn a_page_of_a_private_copy_that_was_written_to_stays() {
         let store = TestStore::with_queue(bytes(64), 4);
         let copy = private_copy(rig.node.clone(), 64 * PAGE_SIZE, &store, 0);
         let addr = |page: usize| copy.addresses().start + page * PAGE_SIZE;
-        let attributes = Attributes {
-            backing: Backing::from(copy.clone()),
-            protection: Protection::ReadWrite,
-            ..Attributes::default()
-        };
-        rig.space.mmap(copy.addresses(), attributes).unwrap();
+        rig.map_anonymous(&copy);
         // In order: what comes next is read ahead, in folios of several pages.
         let mut page = 0;
         while copy.resident_pages() < page + 3 {
