@@ -18,7 +18,7 @@
 //! | `names` | other names of calls | as the call |
 //! | `raw` | syscall(2) | as the call that it makes |
 //! | `writes` | calls that write many bytes: the rest follows | where faults are signals |
-//! | `again` | the common part of the last three: missing pages are brought in, and the call made again | |
+//! | `again` | the common part of those for signals: missing pages are brought in, and the call made again | |
 
 use crate::options::Mode;
 use crate::{mode, program};
