@@ -126,7 +126,7 @@ def test_a_handler_that_raises_nothing_ends_no_call(engine):
 
     def signals_then_reads():
         signal_this()
-        when(lambda: count, read)
+        when(lambda: count, read).join()
 
     data = np.arange(1 << 16, dtype="i8")
     rows = softfault.empty(1 << 16, dtype="i8")
