@@ -3,7 +3,7 @@
 _default:
     @just --list
 
-# Two minutes that show what the project is about
+# Three minutes that show what the project is about
 tour *arguments:
     cargo run --release --bin softfault -- tour {{ arguments }}
 

@@ -2,9 +2,10 @@
 //!
 //! The kernel's `mmap` reads around every miss, chooses by itself which pages to evict, and stalls
 //! in a memory cgroup. This library serves the page faults of its maps itself: in the thread that
-//! touches the page, through userfaultfd(2). The resident pages never exceed a budget. Pages that
-//! the kernel's page cache has are copied from there; a file that does not fit in free memory
-//! is read with direct I/O ([`Reads`]).
+//! touches the page, through userfaultfd(2). The pages that the engine serves never exceed a budget.
+//! By default the kernel also maps small files, and files that fit in free memory, outside of the
+//! budget; [`Builder::by_kernel`]`(false)` forbids it. Pages that the kernel's page cache has are copied
+//! from there; a file that does not fit in free memory is read with direct I/O ([`Reads`]).
 //! The library needs no privilege.
 //!
 //! ```no_run
@@ -36,8 +37,9 @@
 //!
 //! The environment sets up the default engine: `SOFTFAULT_MEMORY` (its budget) and `SOFTFAULT_SWAP` (a
 //! directory, and optionally a colon and a size). It also sets defaults for all engines whose builder does not set
-//! them: `SOFTFAULT_READS` (`direct`, `cached` or `auto`), `SOFTFAULT_BY_KERNEL` (`0` or `1`:
-//! [whether the kernel may serve files](Builder::by_kernel) where it is faster) and `SOFTFAULT_SMALL_MAPS` (bytes).
+//! them: `SOFTFAULT_FAULTS` (`signals`, `threads` or `messages`: [`Faults`]), `SOFTFAULT_READS` (`direct`, `cached` or
+//! `auto`), `SOFTFAULT_BY_KERNEL` (`0` or `1`: [whether the kernel may serve files](Builder::by_kernel) where it is
+//! faster), `SOFTFAULT_COHERENCE` (`kernel` or `engine`: [`Coherence`]) and `SOFTFAULT_SMALL_MAPS` (bytes).
 //! An invalid value makes `map` fail with an error, and is reported once on the standard error.
 //! `SOFTFAULT_STATS=1` prints at exit the counters of all engines of the process, in lines
 //! of `softfault-stats: name=count`.

@@ -48,7 +48,7 @@ async fn use_it(file: File, wanted: Vec<Range<usize>>, mut socket: TcpStream) ->
     // SAFETY: nobody writes to the file meanwhile.
     let map = unsafe { engine.map(&file)? };        // Deref<Target = [u8]>
     let mut table = engine.map_anon(4 << 30)?;      // zeros; pages that do not fit go to swap; SIGBUS without swap
-    let mut copy = unsafe { engine.map_copy(&file)? }; // private: writes are nobody else's
+    let mut copy = unsafe { engine.map_copy(&file)? }; // private: writes stay in this map
     let pinned = map.pin(0..4096)?;                 // an I/O error is a value here; in a plain touch it is SIGBUS
     map.fault_in(1 << 20..2 << 20).await?;          // does not block an executor; to stay in memory, pin
     let answers = map.fault_in_many(&wanted).await; // thousands of ranges: one thread, many reads, an answer each
