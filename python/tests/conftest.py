@@ -51,7 +51,7 @@ def run(code, *arguments, options=(), **environment):
         cwd=pathlib.Path(__file__).parent,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     return done

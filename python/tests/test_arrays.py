@@ -174,7 +174,7 @@ def test_fault_in(rows, engine):
     before = engine.stats()["major_faults"]
     softfault.fault_in([rows[at] for at in range(0, ROWS, 997)] + [rows[5:9, ::2], b"plain", np.zeros(3)])
     softfault.fault_in(rows[7])
-    rows[9:12].fault_in(timeout=60)
+    rows[9:12].fault_in(timeout=300)
     assert engine.stats()["bytes_read"] > 0
     after = engine.stats()["major_faults"]
     assert rows[997, 5] == rows[997, 5]

@@ -47,10 +47,18 @@ def test_a_handler_s_exception_ends_take(path, handler):
     with served():
         rows = softfault.memmap(path, dtype="i8", mode="r", shape=(ROWS, 512))
     out = np.zeros((4 * ROWS, 512), dtype="i8")
-    when(lambda: out[0, 0] != 0, signal_this)
-    with pytest.raises(Raised):
-        softfault.take(rows, np.tile(np.arange(ROWS), 4), out)
-    assert out[-1, 0] == 0, "most was not taken"
+    # More than once: on a busy machine the signal may come when all is taken.
+    for _ in range(20):
+        out[0, 0] = out[-1, 0] = 0
+        sender = when(lambda: out[0, 0] != 0, signal_this)
+        with pytest.raises(Raised):
+            softfault.take(rows, np.tile(np.arange(ROWS), 4), out)
+            sender.join()
+            threading.Event().wait(60)
+        if out[-1, 0] == 0:
+            break
+    else:
+        pytest.fail("all was taken")
 
 
 def test_a_handler_s_exception_ends_fault_in(path, engine, handler):

@@ -290,7 +290,8 @@ def test_others_run_while_pages_are_read(cold, path, engine, what):
     sys.setswitchinterval(1000)
     try:
         seen = turns[0]
-        for at in random.Random(2).sample(range(len(array)), 2000):
+        # Where a page is read in no time, the other's turn is short: many times, before it is a failure.
+        for at in random.Random(2).choices(range(len(array)), k=100_000):
             calls[what](at)
             if turns[0] != seen:
                 break
@@ -338,7 +339,7 @@ def test_ranges_that_are_wrong(cold):
         with pytest.raises(ValueError):
             call()
     cold.fault_in([])
-    cold.fault_in([(5, 5), (0, 1)], timeout=60)
+    cold.fault_in([(5, 5), (0, 1)], timeout=300)
     with pytest.raises(TimeoutError):
         cold.fault_in([(at, at + 1) for at in range(0, len(cold), 4096)], timeout=0)
 

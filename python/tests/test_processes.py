@@ -61,7 +61,7 @@ def test_a_loader_of_four_workers_by_fork(path, own):
             for number in range(2):
                 jobs = [pool.submit(of_parents, path, worker, 4, number) for worker in range(4)]
                 rows[:: number + 2].sum()
-                assert sum(job.result(timeout=60) for job in jobs) == ROWS
+                assert sum(job.result(timeout=300) for job in jobs) == ROWS
         _inherited = None
         assert np.array_equal(rows[5:9].reshape(-1), numbers(ROWS * 512)[5 * 512 : 9 * 512])
         del rows
@@ -71,7 +71,7 @@ def test_a_loader_of_four_workers_by_fork(path, own):
 def test_a_pool_by_spawn(path):
     with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         jobs = [pool.submit(epoch, path, None, worker, 2, 0) for worker in range(2)]
-        assert sum(job.result(timeout=60) for job in jobs) == ROWS
+        assert sum(job.result(timeout=300) for job in jobs) == ROWS
 
 
 @pytest.mark.filterwarnings("ignore:This process")
@@ -132,7 +132,7 @@ with served():
     check(rows)
     signal.raise_signal(signal.SIGBUS)
 """
-    done = subprocess.run([sys.executable, "-c", code, path], cwd=HERE, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, path], cwd=HERE, capture_output=True, text=True, timeout=300)
     assert done.returncode == -signal.SIGBUS and "Fatal Python error: Bus error" in done.stderr
 
 
@@ -157,6 +157,8 @@ def test_signals_while_pages_are_read(path):
 count = [0]
 def tick(*_):
     count[0] += 1
+    # Enough: where a read takes longer than the timer's pause, one would interrupt the other without end.
+    if count[0] == 50: signal.setitimer(signal.ITIMER_REAL, 0)
     rows[count[0] % ROWS].sum()
 with served():
     rows = opened()
