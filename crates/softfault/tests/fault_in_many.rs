@@ -160,9 +160,9 @@ fn after_the_deadline_it_reports_the_present_pages() {
                 "{answer:?}"
             );
         }
-        assert!(Instant::now() < soon + Duration::from_secs(30));
+        assert!(Instant::now() < soon + Duration::from_secs(300));
     }
-    let later = Instant::now() + Duration::from_secs(600);
+    let later = Instant::now() + Duration::from_secs(3600);
     assert_eq!(
         map.fault_in_many(&ranges).until(later).wait(),
         vec![Ok(()); 1000]
@@ -333,7 +333,7 @@ fn signals_are_served_meanwhile() {
     let timer = Timer::of_this_thread(libc::SIGALRM);
     timer.every(700_000);
     let ranges = scattered(PAGES);
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_secs(300);
     while SERVED.load(SeqCst) < 50 && Instant::now() < end {
         assert_eq!(map.fault_in_many(&ranges).wait(), vec![Ok(()); PAGES]);
     }

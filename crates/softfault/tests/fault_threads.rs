@@ -40,7 +40,7 @@ fn each(test: &str, scenarios: &[(&str, fn())]) {
         }
         Some(name) => {
             // SAFETY: a process that hangs is killed rather than waited for.
-            unsafe { libc::alarm(120) };
+            unsafe { libc::alarm(300) };
             let (_, run) = scenarios.iter().find(|(known, _)| *known == name).unwrap();
             run();
         }
@@ -320,7 +320,7 @@ fn errors_become_sigbus() {
         return;
     };
     // SAFETY: a process that hangs is killed, by another signal.
-    unsafe { libc::alarm(60) };
+    unsafe { libc::alarm(300) };
     match &*scenario {
         "default" => {
             let (_, map) = failing();

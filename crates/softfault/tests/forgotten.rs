@@ -38,7 +38,7 @@ fn each(test: &str, scenarios: &[(&str, fn())]) {
         return;
     };
     // SAFETY: a process that hangs is killed.
-    unsafe { libc::alarm(60) };
+    unsafe { libc::alarm(300) };
     let run = scenarios.iter().find(|(name, _)| *name == scenario);
     run.unwrap().1();
 }

@@ -101,7 +101,7 @@ fn a_file_that_is_removed_when_nobody_maps_it_is_closed() {
     std::fs::remove_file(&place).unwrap();
     let began = Instant::now();
     while opened(&place) > 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "it stays open");
+        assert!(began.elapsed() < Duration::from_secs(300), "it stays open");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(engine.stats().idle_windows, 0);

@@ -162,7 +162,7 @@ fn scattered_reads_bring_the_file_in_as_a_whole() {
         return println!("the temporary directory is in memory, or cachestat(2) is not known");
     }
     // All pages are touched twice, in no order. It waits for the thread, but not for ever.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(300);
     let mut touched = 0;
     while engine.stats().kernel.shown == before && Instant::now() < deadline {
         check(&map, touched * 7919 % PAGES);
@@ -218,7 +218,7 @@ fn random_is_random() {
     // `Normal` takes the advice back: neighbours are read again.
     map.advise(softfault::Advice::Normal).unwrap();
     (TOUCHED..2 * TOUCHED).for_each(|at| check(&map, at * 7919 % PAGES));
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(300);
     while cached(&file, PAGES) <= 2 * TOUCHED && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }

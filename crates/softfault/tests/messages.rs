@@ -37,7 +37,7 @@ fn alone(test: &str, scenario: fn()) {
         None => child::succeeds(test, "alone"),
         Some(_) => {
             // SAFETY: a process that hangs is killed rather than waited for.
-            unsafe { libc::alarm(120) };
+            unsafe { libc::alarm(300) };
             scenario();
         }
     }

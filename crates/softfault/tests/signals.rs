@@ -314,7 +314,7 @@ fn a_handler_may_touch_maps_at_any_interruption() {
         return child::succeeds(test, "disturbed");
     }
     // SAFETY: a deadlock is killed rather than waited for.
-    unsafe { libc::alarm(120) };
+    unsafe { libc::alarm(300) };
     let file = made_file("touched", 16 << 20);
     let others: Vec<_> = (0..4)
         .map(|i| made_file(&format!("other{i}"), 2 << 20))

@@ -33,7 +33,7 @@ fn watched<T>(name: &str, test: impl FnOnce() -> T) -> T {
     let (done, waits) = mpsc::channel::<()>();
     let name = name.to_owned();
     let dog = std::thread::spawn(move || {
-        if waits.recv_timeout(Duration::from_secs(180)) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if waits.recv_timeout(Duration::from_secs(300)) == Err(mpsc::RecvTimeoutError::Timeout) {
             eprintln!("{name}: hangs");
             std::process::abort();
         }

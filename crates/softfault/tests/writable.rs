@@ -143,13 +143,13 @@ fn old_pages_are_written_back_without_a_call() {
     let begun = Instant::now();
     while in_file(&file, PAGE) != 5 {
         // No time is judged but that it ends: a busy machine may take longer.
-        assert!(begun.elapsed() < Duration::from_secs(60));
+        assert!(begun.elapsed() < Duration::from_secs(300));
         std::thread::sleep(Duration::from_millis(50));
     }
     map[2 * PAGE] = 6;
     map.flush_async().unwrap();
     while in_file(&file, 2 * PAGE) != 6 {
-        assert!(begun.elapsed() < Duration::from_secs(60));
+        assert!(begun.elapsed() < Duration::from_secs(300));
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -178,7 +178,7 @@ fn old_pages_are_written_back_under_load_too() {
             }
         });
         let begun = Instant::now();
-        while in_file(&file, 0) != 9 && begun.elapsed() < Duration::from_secs(60) {
+        while in_file(&file, 0) != 9 && begun.elapsed() < Duration::from_secs(300) {
             std::thread::sleep(Duration::from_millis(20));
         }
         over.store(true, std::sync::atomic::Ordering::Relaxed);

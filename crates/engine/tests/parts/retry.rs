@@ -189,7 +189,7 @@ fn without_a_pin_reclaim_takes_the_folio_before_the_retry() {
             }
             // The read is over, the retry waits for mmap_lock.
             rig.evict_all();
-            let deadline = Instant::now() + Duration::from_secs(60);
+            let deadline = Instant::now() + Duration::from_secs(300);
             while !pinned && cache.folio_count() > 0 && Instant::now() < deadline {
                 thread::yield_now();
                 rig.evict_all();

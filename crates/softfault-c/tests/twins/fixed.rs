@@ -382,7 +382,7 @@ fn a_child_of_fork_replaces_its_own() {
         let pid = libc::fork();
         assert!(pid >= 0);
         if pid == 0 {
-            libc::alarm(60);
+            libc::alarm(300);
             libc::_exit(child(|twin, page| twin.at(page).0));
         }
         let mut status = 0;

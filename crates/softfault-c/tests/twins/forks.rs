@@ -88,7 +88,7 @@ fn a_child_calls_while_threads_of_the_parent_change_the_table() {
                 let pid = libc::fork();
                 assert!(pid >= 0);
                 if pid == 0 {
-                    libc::alarm(60);
+                    libc::alarm(300);
                     libc::_exit(child(shared, private, &all));
                 }
                 let mut status = 0;
@@ -130,7 +130,7 @@ fn a_child_protects_a_range_that_the_parent_was_protecting() {
                 let pid = libc::fork();
                 assert!(pid >= 0);
                 if pid == 0 {
-                    libc::alarm(60);
+                    libc::alarm(300);
                     let changed = (protect(5, READ), protect(3, WRITE));
                     libc::_exit(i32::from(changed != (0, 0)));
                 }
@@ -169,7 +169,7 @@ fn a_child_calls_while_a_thread_of_the_parent_has_the_table() {
                 let pid = libc::fork();
                 assert!(pid >= 0);
                 if pid == 0 {
-                    libc::alarm(60);
+                    libc::alarm(300);
                     libc::_exit(softfault_unpin(at(round), PAGE));
                 }
                 let mut status = 0;

@@ -138,7 +138,7 @@ fn child_that_writes(addr: *mut u8) -> c_int {
         let pid = libc::fork();
         assert!(pid >= 0);
         if pid == 0 {
-            libc::alarm(60);
+            libc::alarm(300);
             addr.write_volatile(9);
             libc::_exit(0);
         }

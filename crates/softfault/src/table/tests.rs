@@ -11,7 +11,7 @@ fn forked(child: impl FnOnce() -> i32) {
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: a child that hangs is killed.
-        unsafe { libc::alarm(60) };
+        unsafe { libc::alarm(300) };
         let answer = child();
         // SAFETY: ends the child.
         unsafe { libc::_exit(answer) };

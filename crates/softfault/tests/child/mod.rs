@@ -59,7 +59,7 @@ pub fn forked(scenario: impl FnOnce() -> i32) -> i32 {
     assert!(child >= 0, "fork");
     if child == 0 {
         // SAFETY: a child that hangs is killed rather than waited for.
-        unsafe { libc::alarm(60) };
+        unsafe { libc::alarm(300) };
         let run = std::panic::AssertUnwindSafe(scenario);
         let code = std::panic::catch_unwind(run).unwrap_or(101);
         // SAFETY: ends the child without the parent's exit handlers.

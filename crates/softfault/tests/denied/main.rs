@@ -118,7 +118,7 @@ const CALLS: &[(&str, c_long, Outcome)] = &[
 const USUAL: &str = "process_madvise,madvise,statx,preadv,fallocate,pidfd_open";
 
 /// The longest that a row may take: a hang is a failure.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How a row went: each step's result, and how the process ended.
 #[derive(Debug)]

@@ -34,7 +34,7 @@ fn a_child_that_closes_all_has_its_parents_bytes() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: a child that hangs is killed.
-            unsafe { libc::alarm(60) };
+            unsafe { libc::alarm(300) };
             scene.all_fits();
             close_from(3);
             turn.store(1, Ordering::Release);

@@ -70,7 +70,7 @@ fn the_process_ends_when_its_threads_have() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: a child that hangs is killed.
-        unsafe { libc::alarm(60) };
+        unsafe { libc::alarm(300) };
         let scene = Scene::new();
         std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(50));

@@ -25,9 +25,9 @@ pub fn alone(test: &str) -> bool {
     };
     // SAFETY: ends this process if it hangs. In the kernel's hands: all signals that
     // are masked in a fault would wait.
-    unsafe { libc::alarm(120) };
+    unsafe { libc::alarm(300) };
     std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(100));
+        std::thread::sleep(Duration::from_secs(290));
         eprintln!("a fault without end");
         std::process::abort();
     });

@@ -147,7 +147,7 @@ fn a_child_outlives_its_parent() {
         }
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             // SAFETY: a child that hangs is killed.
-            unsafe { libc::alarm(60) };
+            unsafe { libc::alarm(300) };
             // SAFETY: only asks.
             while unsafe { libc::getppid() } == parent {
                 std::thread::yield_now();

@@ -115,7 +115,7 @@ fn the_child_sees_one_moment_and_both_go_on() {
                 // write that was not counted yet.
                 if child == 0 {
                     // SAFETY: a child that hangs is killed.
-                    unsafe { libc::alarm(60) };
+                    unsafe { libc::alarm(300) };
                     let checked = std::panic::catch_unwind(|| {
                         for (number, map) in shown.iter().enumerate() {
                             // SAFETY: the map of a thread that is not there any more.

@@ -103,7 +103,7 @@ impl Sides {
         assert!(child >= 0, "fork");
         if child == 0 {
             // SAFETY: a child that hangs ends all the same.
-            unsafe { libc::alarm(60) };
+            unsafe { libc::alarm(300) };
             let play = std::panic::AssertUnwindSafe(|| self.be_the_child(which, &childs, &looks));
             let ended = std::panic::catch_unwind(play);
             // SAFETY: ends the child and leaves alone all that belongs to the parent.

@@ -363,7 +363,7 @@ fn forked(child: impl FnOnce() -> i32) -> i32 {
     unsafe {
         match libc::fork() {
             0 => {
-                libc::alarm(60);
+                libc::alarm(300);
                 libc::_exit(child())
             }
             // No more processes just now.

@@ -30,7 +30,7 @@ const DEFAULT_SECONDS: u64 = 20;
 const ACTORS: usize = 3;
 const READERS: usize = 4;
 /// A thread that has done nothing for so long hangs.
-const HANGS: Duration = Duration::from_secs(100);
+const HANGS: Duration = Duration::from_secs(300);
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name)
