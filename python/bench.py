@@ -1,7 +1,8 @@
 """Measures the package beside numpy, the Rust library and pread: `python python/bench.py --help`.
 
-Each row runs in processes of its own, with the file's pages dropped from the page cache before; those of numpy.memmap in a
-memory cgroup of the budget's size (cgroup v1, as root), at each of the read-aheads that are asked for, which are put back.
+Each row runs in processes of its own, with the file's pages dropped from the page cache before, and at each of the read-aheads that
+are asked for, which are put back. Rows of numpy.memmap are in a memory cgroup of the budget's size (cgroup v1, as root). Those of
+softfault that are compared with them are in one of the budget and `--process` more, since the process itself is not in the budget.
 Figures are medians. Build with `pip install ./python` and
 `cargo build --release --manifest-path python/Cargo.toml --example reads`.
 """
@@ -93,11 +94,14 @@ def child(name, *arguments, group=None, limit=None):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def rust(*arguments):
+def rust(*arguments, group=None):
     reads = HERE / "target/release/examples/reads"
     if "CARGO_TARGET_DIR" in os.environ:
         reads = pathlib.Path(os.environ["CARGO_TARGET_DIR"]) / "release/examples/reads"
-    done = subprocess.run([reads, *map(str, arguments)], capture_output=True, text=True, check=True)
+    command = [reads, *map(str, arguments)]
+    if group:
+        command = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', f"{group}/cgroup.procs", *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [float(line.split()[0]) for line in done.stdout.splitlines()]
 
 
@@ -301,19 +305,32 @@ def scan(options, path):
         rates.setdefault(name, []).append(size / seconds / 1e6)
 
     for _ in range(options.repeat):
-        drop(path)
-        note("rust", rust("sum", path, budget)[0])
-        drop(path)
-        note("softfault.memmap", child("sum", "softfault", path, budget, 1)[0])
-        drop(path)
-        note("softfault.memmap, past the page cache", child("sum", "direct", path, budget, 1)[0])
         for kib in options.read_ahead:
-            with read_ahead(options.device, kib), cgroup(budget) as group:
-                drop(path)
-                note(f"numpy.memmap, read-ahead {kib} KiB", child("sum", "numpy", path, budget, 1, group=group)[0])
+            at = f", read-ahead {kib} KiB" if kib else ""
+            with read_ahead(options.device, kib):
+                with cgroup(budget + options.process) as group:
+                    drop(path)
+                    note(f"rust{at}", rust("sum", path, budget, group=group)[0])
+                for kind, name in (("softfault", "softfault.memmap"), ("direct", "softfault.memmap, past the page cache")):
+                    with cgroup(budget + options.process) as group:
+                        drop(path)
+                        note(f"{name}{at}", child("sum", kind, path, budget, 1, group=group)[0])
+                with cgroup(budget) as group:
+                    drop(path)
+                    note(f"numpy.memmap{at}", child("sum", "numpy", path, budget, 1, group=group)[0])
+        drop(path)
+        note("softfault.memmap, in no cgroup", child("sum", "softfault", path, budget, 1)[0])
     print(f"\nsum of {size >> 20} MiB under {budget >> 20} MiB, cold, MB/s (median of {options.repeat}):")
     for name, values in rates.items():
         print(f"  {name}: {statistics.median(values):.0f}   ({', '.join(f'{v:.0f}' for v in values)})")
+    # Of the same round, since the machine is another one a minute later.
+    print("  each round's rates by each other, and their median:")
+    for kib in options.read_ahead:
+        at = f", read-ahead {kib} KiB" if kib else ""
+        for ours in ("softfault.memmap", "softfault.memmap, past the page cache"):
+            for other in ("rust", "numpy.memmap"):
+                by = [mine / its for mine, its in zip(rates[ours + at], rates[other + at])]
+                print(f"    {ours} by {other}{at}: {statistics.median(by):.2f}   ({', '.join(f'{v:.2f}' for v in by)})")
     small = path.with_suffix(".small")
     make_file(small, budget // 2)
     print(f"sum of {budget >> 21} MiB under {budget >> 20} MiB, warm, MB/s (median of {options.repeat} processes' medians of 9):")
@@ -323,7 +340,8 @@ def scan(options, path):
             seconds = child("sum", kind, small, budget, 10)[1:]
             values.append((budget // 2) / statistics.median(seconds) / 1e6)
     for kind, values in warm.items():
-        print(f"  {kind}: {statistics.median(values):.0f}   ({', '.join(f'{v:.0f}' for v in values)})")
+        by = statistics.median(mine / its for mine, its in zip(values, warm["numpy"]))
+        print(f"  {kind}: {statistics.median(values):.0f}   ({', '.join(f'{v:.0f}' for v in values)}), by numpy {by:.2f}")
     small.unlink()
 
 

@@ -1,11 +1,12 @@
 //! System calls on memory that may not be there: pages are brought in, and kept, for as long as the kernel uses them.
 
-use crate::failure::{handle_signals, is_of_a_handler, raised};
+use crate::failure::{handle_signals, is_of_a_handler, of_page, raised};
 use crate::lent::Lent;
 use crate::maps;
 use core::mem::ManuallyDrop;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::FromRawFd;
@@ -89,6 +90,33 @@ pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> P
         (filled, Ok(()))
     });
     count(done)
+}
+
+/// Copies bytes into a buffer, from an offset on: into memory of a map, which may have to be read.
+#[pyfunction]
+pub(crate) fn put(
+    py: Python<'_>,
+    buffer: &Bound<'_, PyAny>,
+    offset: usize,
+    bytes: &Bound<'_, PyBytes>,
+) -> PyResult<()> {
+    let lent = Lent::to_write(buffer)?;
+    let (start, room) = lent.place();
+    let bytes = bytes.as_bytes();
+    let (from, len) = (bytes.as_ptr() as usize, bytes.len());
+    if offset.checked_add(len).is_none_or(|end| end > room) {
+        return Err(PyBufferError::new_err("the bytes do not fit in the buffer"));
+    }
+    let into = start + offset;
+    if let Some((memory, part)) = maps::find(into..into + len) {
+        // SAFETY: the bytes are an object's, and no map's; the buffer was lent to be written to.
+        let copied = py.detach(|| unsafe { memory.copy_in(part.start, (from, len)) });
+        return copied.map(drop).map_err(of_page);
+    }
+    not_several(into, len)?;
+    // SAFETY: both are as long; an object's bytes are no part of a buffer that may be written to.
+    unsafe { core::ptr::copy_nonoverlapping(from as *const u8, into as *mut u8, len) };
+    Ok(())
 }
 
 /// A buffer is of one map, or of none.

@@ -1,6 +1,7 @@
 //! Engines: a budget, the options of its maps, and the choice of the engine of a map.
 
 use crate::failure::raised;
+use crate::held::drop_detached;
 use crate::plain;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -10,8 +11,9 @@ use softfault::{
     Builder, Coherence, Compression, Engine as Served, Fallback, Faults, KernelStats, Reads, Stats,
     Swap,
 };
+use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A budget in bytes, and the maps under it. The Python class `softfault.Engine` is over this one.
 #[pyclass(frozen, module = "softfault._native", name = "Engine")]
@@ -37,23 +39,55 @@ struct Recipe {
 
 struct Built {
     memory: Option<usize>,
-    engine: Option<(u32, Served)>,
+    engine: Option<(u32, Arc<OfProcess>)>,
+}
+
+/// The engine of one process. A child of fork does not use its parent's, which another thread may have been building.
+#[derive(Default)]
+struct OfProcess {
+    engine: OnceLock<Served>,
+    /// Locked by a thread that builds the engine, without the interpreter's lock.
+    building: Mutex<()>,
+}
+
+impl OfProcess {
+    /// The engine, built by the first thread that asks for it.
+    fn get_or_build(&self, build: impl FnOnce() -> io::Result<Served>) -> io::Result<Served> {
+        let _building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(engine) = self.engine.get() {
+            return Ok(engine.clone());
+        }
+        let engine = build()?;
+        Ok(self.engine.get_or_init(|| engine).clone())
+    }
 }
 
 impl Engine {
+    fn built(&self) -> MutexGuard<'_, Built> {
+        self.built.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The engine as this process has it: a child of fork makes its own, of the same budget. The parent's
     /// maps handle the fork themselves.
-    pub(crate) fn here(&self) -> PyResult<Served> {
-        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = std::process::id();
-        match &built.engine {
-            Some((process, engine)) if *process == here => Ok(engine.clone()),
+    pub(crate) fn here(&self, py: Python<'_>) -> PyResult<Served> {
+        let mut built = self.built();
+        let (here, memory) = (std::process::id(), built.memory);
+        let of_process = match &built.engine {
+            Some((process, engine)) if *process == here => engine.clone(),
             _ => {
-                let engine = self.builder(built.memory).build().map_err(raised)?;
-                built.engine = Some((here, engine.clone()));
-                Ok(engine)
+                let engine = Arc::<OfProcess>::default();
+                let parents = built.engine.replace((here, engine.clone()));
+                drop(built);
+                drop_detached(parents);
+                engine
             }
+        };
+        if let Some(engine) = of_process.engine.get() {
+            return Ok(engine.clone());
         }
+        // It may have to make a swap file.
+        let done = py.detach(|| of_process.get_or_build(|| self.builder(memory).build()));
+        done.map_err(raised)
     }
 
     fn builder(&self, memory: Option<usize>) -> Builder {
@@ -105,6 +139,7 @@ impl Engine {
         by_kernel: Option<bool>,
         small_maps: Option<usize>,
         fallback: &str,
+        py: Python<'_>,
     ) -> PyResult<Self> {
         let ways = [("none", Compression::None), ("lz4", Compression::Lz4)];
         let compression = one_of("compression", compression, &ways)?;
@@ -151,31 +186,38 @@ impl Engine {
                 engine: None,
             }),
         };
-        engine.here()?;
+        engine.here(py)?;
         Ok(engine)
     }
 
     /// Changes the budget, and evicts down to it.
     fn set_memory(&self, py: Python<'_>, bytes: usize) -> PyResult<()> {
-        let engine = self.here()?;
+        let engine = self.here(py)?;
         py.detach(|| engine.set_memory(bytes)).map_err(raised)?;
-        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        built.memory = Some(bytes);
+        self.built().memory = Some(bytes);
         Ok(())
     }
 
     /// Closes the files that have no map any more, and drops their pages.
     fn close_idle(&self, py: Python<'_>) -> PyResult<()> {
-        let engine = self.here()?;
+        let engine = self.here(py)?;
         py.detach(|| engine.close_idle());
         Ok(())
     }
 
     /// The engine's counters in this process, as numbers by name.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let engine = self.here()?;
+        let engine = self.here(py)?;
         let stats = py.detach(|| engine.stats());
         as_dict(py, &stats)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // The last reference to an engine ends its threads, and removes its swap file.
+        let engine = self.built().engine.take();
+        drop_detached(engine);
     }
 }
 
@@ -275,7 +317,7 @@ pub(crate) fn of_map(py: Python<'_>, named: Option<&Bound<'_, PyAny>>) -> PyResu
     let native = object.getattr("_native").map_err(|_| {
         PyTypeError::new_err("engine must be a softfault.Engine, or None for the current engine")
     })?;
-    native.cast_into::<Engine>()?.get().here()
+    native.cast_into::<Engine>()?.get().here(py)
 }
 
 /// A number of bytes, with K, M, G or T (powers of 1024) behind it.

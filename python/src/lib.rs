@@ -10,12 +10,13 @@
 //! | `maps` | which map has an address |
 //! | `pages` | many ranges brought in, rows copied out |
 //! | `calls` | system calls on memory that may not be there |
+//! | `held` | the memory of a map, kept for a call |
 //! | `lent` | buffers of others, and new bytes |
 //! | `failure` | errors as exceptions |
 //!
-//! **The interpreter's lock** is let go around everything that may wait for a read, and none of our own mutexes is held
-//! then: all of them are taken and released by a thread that has the interpreter's lock. So a child of `os.fork` finds
-//! them free.
+//! **The interpreter's lock** is let go around everything that may wait for a disk (`tests/test_lock.py`), and none of our own mutexes
+//! is held then: all of them are taken and released by a thread that has the interpreter's lock. So a child of `os.fork` finds
+//! them free. One is taken without that lock: a thread that builds a process's engine has it, and a child builds its own.
 
 #[cfg(target_os = "linux")]
 mod calls;
@@ -23,6 +24,8 @@ mod calls;
 mod engine;
 #[cfg(target_os = "linux")]
 mod failure;
+#[cfg(target_os = "linux")]
+mod held;
 #[cfg(target_os = "linux")]
 mod lent;
 #[cfg(target_os = "linux")]
@@ -59,7 +62,7 @@ mod _native {
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use super::{
-        calls::{read_into, write_from},
+        calls::{put, read_into, write_from},
         engine::{Engine, get_in_front, parse_size, set_current},
         mmap::Mmap,
         pages::{bring_in, is_served, place_of, take_rows},

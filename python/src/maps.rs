@@ -1,5 +1,6 @@
 //! Which map has an address: how a buffer that somebody made of a map (an array, a view, a tensor) leads back to it.
 
+use crate::held::Held;
 use crate::memory::Memory;
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub(crate) fn leave(memory: &Arc<Memory>) {
 }
 
 /// The map that has all of some addresses, and their offsets in it.
-pub(crate) fn find(addresses: Range<usize>) -> Option<(Arc<Memory>, Range<usize>)> {
+pub(crate) fn find(addresses: Range<usize>) -> Option<(Held, Range<usize>)> {
     let maps = lock();
     let (_, window) = maps.range(..=addresses.start).next_back()?;
     let mut live = window.iter().filter_map(Weak::upgrade);
@@ -45,7 +46,7 @@ pub(crate) fn find(addresses: Range<usize>) -> Option<(Arc<Memory>, Range<usize>
     };
     let map = live.find(has)?;
     let offsets = addresses.start - map.start()..addresses.end - map.start();
-    Some((map, offsets))
+    Some((map.into(), offsets))
 }
 
 /// True if some of these addresses are a map's.

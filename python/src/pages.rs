@@ -1,6 +1,7 @@
 //! Many ranges brought in by one call, and rows copied out: without the interpreter's lock, with many reads in flight.
 
 use crate::failure::of_page;
+use crate::held::Held;
 use crate::lent::Lent;
 use crate::maps;
 use crate::memory::Memory;
@@ -9,7 +10,6 @@ use core::time::Duration;
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use softfault::FaultError;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// When a number of seconds from now is over.
@@ -47,14 +47,14 @@ pub(crate) fn bring_in(
     timeout: Option<f64>,
 ) -> PyResult<()> {
     let until = deadline(timeout)?;
-    let mut maps: Vec<(Arc<Memory>, Vec<Range<usize>>)> = Vec::new();
+    let mut maps: Vec<(Held, Vec<Range<usize>>)> = Vec::new();
     for (start, len) in ranges {
         let Some((memory, offsets)) = maps::find(start..start.saturating_add(len)) else {
             continue;
         };
         // Most are of the same map as the one before.
         let known = maps.iter_mut().rev();
-        match known.into_iter().find(|(map, _)| Arc::ptr_eq(map, &memory)) {
+        match known.into_iter().find(|(map, _)| map.is(&memory)) {
             Some((_, ranges)) => ranges.push(offsets),
             None => maps.push((memory, vec![offsets])),
         }
@@ -128,7 +128,7 @@ pub(crate) fn take_rows(
     let found = maps::find(first..last);
     let (memory, all) =
         found.ok_or_else(|| PyValueError::new_err("the rows are not in a map of softfault"))?;
-    if maps::find(out_at..out_at + out_len).is_some_and(|(map, _)| Arc::ptr_eq(&map, &memory)) {
+    if maps::find(out_at..out_at + out_len).is_some_and(|(map, _)| map.is(&memory)) {
         return Err(PyValueError::new_err(
             "out is in the map from which rows are taken: use another array",
         ));

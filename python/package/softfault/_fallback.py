@@ -133,6 +133,11 @@ def read_into(fd, buffer):
     return done
 
 
+def put(buffer, offset, data):
+    with memoryview(buffer).cast("B") as view:
+        view[offset : offset + len(data)] = data
+
+
 def parse_size(text):
     number = text.strip().upper()
     shift = {"K": 10, "M": 20, "G": 30, "T": 40}.get(number[-1:], 0)

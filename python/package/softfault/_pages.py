@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 from ._native_or_fallback import native
@@ -130,10 +131,18 @@ def readinto(file, buffer):
     """
     if isinstance(file, int):
         return native.read_into(file, buffer)
-    if hasattr(file, "raw") or not hasattr(file, "fileno"):
-        # The bytes in its buffer come first.
-        return _by_reads(file, buffer)
-    return native.read_into(file.fileno(), buffer)
+    fd = _unbuffered(file)
+    return _by_reads(file, buffer) if fd is None else native.read_into(fd, buffer)
+
+
+def _unbuffered(file):
+    """The descriptor of a file, or None: the bytes in its buffer come first, and not every file has one."""
+    if hasattr(file, "raw"):
+        return None
+    try:
+        return file.fileno()
+    except (AttributeError, io.UnsupportedOperation):
+        return None
 
 
 def _by_reads(file, buffer):
@@ -143,6 +152,6 @@ def _by_reads(file, buffer):
             data = file.read(min(1 << 20, len(view) - done))
             if not data:
                 break
-            view[done : done + len(data)] = data
+            native.put(view, done, bytes(data))
             done += len(data)
     return done

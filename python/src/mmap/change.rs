@@ -23,21 +23,32 @@ fn in_use() -> PyErr {
     PyBufferError::new_err("mmap can't resize while another thread is in a call on it")
 }
 
-impl Mmap {
-    /// Takes the memory out once no call has it. Calls that begin meanwhile wait, and so this thread runs no code of the
-    /// caller's, which might make one.
-    fn take_alone(&self, py: Python<'_>) -> PyResult<Arc<Memory>> {
-        let here = std::process::id();
-        if core::mem::replace(&mut self.state().resized_in, here) == here {
+/// A map that one thread resizes. Calls that begin meanwhile wait until this is dropped, and so its thread runs no code of the
+/// caller's, which might make one.
+struct Resized<'a> {
+    map: &'a Mmap,
+    /// The memory, once no call has it. Put back at the end.
+    taken: Option<Arc<Memory>>,
+}
+
+impl<'a> Resized<'a> {
+    fn new(map: &'a Mmap) -> PyResult<Self> {
+        let mut state = map.state();
+        if state.is_resized() {
             return Err(in_use());
         }
-        let mut taken = Err(in_use());
+        state.resized_in = std::process::id();
+        drop(state);
+        Ok(Self { map, taken: None })
+    }
+
+    /// The memory, taken out of the map once no call has it.
+    fn alone(&mut self, py: Python<'_>) -> PyResult<&mut Memory> {
         for _ in 0..LOOKS {
-            let mut state = self.state();
+            let mut state = self.map.state();
             let exports = state.exports;
             let Some(memory) = &state.memory else {
-                taken = Err(PyValueError::new_err("mmap closed or invalid"));
-                break;
+                return Err(PyValueError::new_err("mmap closed or invalid"));
             };
             if exports > 0 {
                 break;
@@ -45,14 +56,24 @@ impl Mmap {
             // `find` has it for a moment, with the interpreter's lock.
             if Arc::strong_count(memory) == 1 {
                 maps::leave(memory);
-                taken = state.memory.take().ok_or_else(in_use);
+                self.taken = state.memory.take();
                 break;
             }
             drop(state);
             py.detach(wait_for_others);
         }
-        self.state().resized_in = 0;
-        taken
+        let memory = self.taken.as_mut().and_then(Arc::get_mut);
+        memory.ok_or_else(in_use)
+    }
+}
+
+impl Drop for Resized<'_> {
+    fn drop(&mut self) {
+        let taken = self.taken.take();
+        taken.iter().for_each(maps::enter);
+        let mut state = self.map.state();
+        state.memory = state.memory.take().or(taken);
+        state.resized_in = 0;
     }
 }
 
@@ -92,18 +113,15 @@ impl Mmap {
             return Err(PyValueError::new_err(text));
         }
         drop(memory);
-        let mut taken = self.take_alone(py)?;
-        let file = self.state().file.take();
-        // With the interpreter's lock: nobody sees the map without its memory, and nobody closes it meanwhile.
-        let of_file = file.as_ref().map(|file| (file, self.offset));
-        let resized = match Arc::get_mut(&mut taken) {
-            Some(memory) => memory.resize(of_file, len).map_err(raised),
-            None => Err(in_use()),
-        };
-        maps::enter(&taken);
-        let mut state = self.state();
-        (state.memory, state.file) = (Some(taken), file);
-        resized
+        let file = self.state().file.clone();
+        let mut resized = Resized::new(self)?;
+        let memory = resized.alone(py)?;
+        // It may write dirty pages back, and waits for the file system.
+        let done = py.detach(|| {
+            let of_file = file.as_deref().map(|file| (file, self.offset));
+            memory.resize(of_file, len)
+        });
+        done.map_err(raised)
     }
 
     /// Copies `count` bytes from `src` to `dest`.

@@ -7,7 +7,6 @@ use crate::memory::Memory;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PySlice};
-use std::sync::Arc;
 
 /// The requested item.
 enum Item {
@@ -191,8 +190,11 @@ impl Mmap {
                 if step == 1 {
                     return self.copy_in(py, &memory, start as usize, &value);
                 }
-                // SAFETY: the bytes are lent; they are copied before the first is replaced, which they may be themselves.
-                let own = unsafe { core::slice::from_raw_parts(from as *const u8, len) }.to_vec();
+                // They may be a map's, and wait for a read.
+                let own = py.detach(|| {
+                    // SAFETY: the bytes are lent; they are copied before the first is replaced, which they may be themselves.
+                    unsafe { core::slice::from_raw_parts(from as *const u8, len) }.to_vec()
+                });
                 for (place, byte) in own.into_iter().enumerate() {
                     let at = start + place as isize * step;
                     set_byte(py, &memory, at as usize, byte)?;
@@ -229,7 +231,7 @@ impl Bytes {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let memory: Arc<Memory> = self.map.get().memory()?;
+        let memory = self.map.get().memory()?;
         if self.next >= memory.len() {
             return Ok(None);
         }

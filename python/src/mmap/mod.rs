@@ -18,6 +18,7 @@ mod waits;
 
 use crate::engine;
 use crate::failure::of_page;
+use crate::held::{Held, drop_detached};
 use crate::lent::Lent;
 use crate::maps;
 use crate::memory::{Memory, STEP};
@@ -51,17 +52,30 @@ pub struct Mmap {
 
 /// The mutable state of a map.
 struct State {
-    /// `None` once it is closed. A call has a reference of its own: a map that is closed meanwhile goes when that is through.
+    /// `None` once it is closed, and while a resize has it. A call has a reference of its own: a map that is closed meanwhile goes
+    /// when that is through.
     memory: Option<Arc<Memory>>,
     /// The file, for its size.
-    file: Option<File>,
+    file: Option<Arc<File>>,
     /// Where it is read and written as a file.
     position: usize,
     /// Buffers that others have of it.
     exports: usize,
-    /// The process in which a thread is about to resize it, or 0: other threads begin no call meanwhile. A child of fork does
-    /// not have that thread.
+    /// The process in which a thread resizes it, or 0: other threads begin no call meanwhile. A child of fork does not have that
+    /// thread.
     resized_in: u32,
+}
+
+impl State {
+    /// True while a thread of this process resizes the map, or is about to.
+    fn is_resized(&self) -> bool {
+        self.resized_in != 0 && self.resized_in == std::process::id()
+    }
+
+    /// True if the map is closed. So it is in a child of a fork in whose midst another thread resized it.
+    fn is_closed(&self) -> bool {
+        self.memory.is_none() && !self.is_resized()
+    }
 }
 
 impl Mmap {
@@ -70,15 +84,21 @@ impl Mmap {
     }
 
     /// The memory, if the map is open. While another thread resizes the map, this waits for it.
-    fn memory(&self) -> PyResult<Arc<Memory>> {
+    fn memory(&self) -> PyResult<Held> {
+        let state = self.once(|state| !state.is_resized())?;
+        let memory = state.memory.clone();
+        let memory = memory.ok_or_else(|| PyValueError::new_err("mmap closed or invalid"))?;
+        Ok(memory.into())
+    }
+
+    /// The state, once something is true of it that another thread brings about. Others run meanwhile.
+    fn once(&self, is_true: impl Fn(&State) -> bool) -> PyResult<MutexGuard<'_, State>> {
         loop {
-            {
-                let state = self.state();
-                if state.resized_in == 0 || state.resized_in != std::process::id() {
-                    let memory = state.memory.clone();
-                    return memory.ok_or_else(|| PyValueError::new_err("mmap closed or invalid"));
-                }
+            let state = self.state();
+            if is_true(&state) {
+                return Ok(state);
             }
+            drop(state);
             Python::attach(|py| {
                 py.detach(change::wait_for_others);
                 py.check_signals()
@@ -87,7 +107,7 @@ impl Mmap {
     }
 
     /// The memory, if it may be written to.
-    fn writable(&self) -> PyResult<Arc<Memory>> {
+    fn writable(&self) -> PyResult<Held> {
         let memory = self.memory()?;
         match self.access {
             Access::Read => Err(PyTypeError::new_err(
@@ -134,13 +154,13 @@ impl Mmap {
         copied.map_err(of_page)
     }
 
-    /// Takes the memory out, for the caller to drop.
-    fn take_out(&self) -> Option<Arc<Memory>> {
-        let memory = self.state().memory.take();
+    /// Takes the memory and the file out, for the caller to drop.
+    fn take_out(state: &mut State) -> (Option<Held>, Option<Arc<File>>) {
+        let memory = state.memory.take();
         if let Some(memory) = &memory {
             maps::leave(memory);
         }
-        memory
+        (memory.map(Held::from), state.file.take())
     }
 }
 
@@ -164,13 +184,18 @@ impl Mmap {
         let arguments = Arguments::new(fileno, length, (flags, prot, access), offset)?;
         let served = arguments.wants_engine().then(|| engine::of_map(py, engine));
         let served = served.transpose()?;
-        let Opened { memory, file } = py.detach(|| arguments.open(served.as_ref()))?;
+        // The last reference to an engine that another thread drops meanwhile may go there, too.
+        let opened = py.detach(|| {
+            let engine = served;
+            arguments.open(engine.as_ref())
+        });
+        let Opened { memory, file } = opened?;
         let memory = Arc::new(memory);
         maps::enter(&memory);
         Ok(Self {
             state: Mutex::new(State {
                 memory: Some(memory),
-                file: file.filter(|_| trackfd),
+                file: file.filter(|_| trackfd).map(Arc::new),
                 position: 0,
                 exports: 0,
                 resized_in: 0,
@@ -183,20 +208,23 @@ impl Mmap {
 
     /// Unmaps the map. Raises BufferError while a buffer of it is in use.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if self.state().exports > 0 {
+        // A resize that has the memory is waited for, and one that waits for others finds the map closed.
+        let mut state = self.once(|state| state.memory.is_some() || !state.is_resized())?;
+        if state.exports > 0 {
             let text = "cannot close exported pointers exist";
             return Err(PyBufferError::new_err(text));
         }
-        let memory = self.take_out();
-        let file = self.state().file.take();
-        py.detach(|| drop((memory, file)));
+        let (memory, file) = Self::take_out(&mut state);
+        drop(state);
+        drop(memory);
+        py.detach(|| drop(file));
         Ok(())
     }
 
     /// True if the map is closed.
     #[getter]
     fn closed(&self) -> bool {
-        self.state().memory.is_none()
+        self.state().is_closed()
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -220,7 +248,7 @@ impl Mmap {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let name = slf.get_type().fully_qualified_name()?;
         let map = slf.get();
-        let state = map.state();
+        let state = map.once(|state| state.memory.is_some() || !state.is_resized())?;
         Ok(match &state.memory {
             None => format!("<{name} closed=True>"),
             Some(memory) => format!(
@@ -265,13 +293,8 @@ impl Mmap {
 
 impl Drop for Mmap {
     fn drop(&mut self) {
-        let memory = self.take_out();
-        let file = self.state().file.take();
-        // Unmapping may write back dirty pages: others run meanwhile, if there is an interpreter yet.
-        let mut kept = Some((memory, file));
-        Python::try_attach(|py| {
-            let dropped = kept.take();
-            py.detach(|| drop(dropped));
-        });
+        let (memory, file) = Self::take_out(&mut self.state());
+        drop(memory);
+        drop_detached(file);
     }
 }

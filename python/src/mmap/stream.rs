@@ -160,14 +160,18 @@ impl Mmap {
     }
 
     /// Size of the file, which may be longer than the map.
-    fn size(&self) -> PyResult<u64> {
+    fn size(&self, py: Python<'_>) -> PyResult<u64> {
         let memory = self.memory()?;
         if !self.trackfd {
             return Err(raised(io::Error::from_raw_os_error(libc::EBADF)));
         }
-        let state = self.state();
-        match &state.file {
-            Some(file) => Ok(file.metadata().map_err(raised)?.len()),
+        let file = self.state().file.clone();
+        match file {
+            // The file may be on another machine.
+            Some(file) => {
+                let stat = py.detach(move || file.metadata());
+                Ok(stat.map_err(raised)?.len())
+            }
             None => Ok(memory.len() as u64),
         }
     }

@@ -3,12 +3,12 @@
 use super::Mmap;
 use crate::calls::{count, lent_file};
 use crate::failure::raised;
+use crate::held::Held;
 use crate::memory::Memory;
 use crate::pages::{all_in, deadline};
 use core::ops::Range;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::sync::Arc;
 
 /// The bytes from one on, `length` of them or all.
 fn part(memory: &Memory, start: usize, length: Option<usize>) -> PyResult<Range<usize>> {
@@ -24,11 +24,7 @@ fn part(memory: &Memory, start: usize, length: Option<usize>) -> PyResult<Range<
 }
 
 impl Mmap {
-    fn with_part(
-        &self,
-        start: usize,
-        length: Option<usize>,
-    ) -> PyResult<(Arc<Memory>, Range<usize>)> {
+    fn with_part(&self, start: usize, length: Option<usize>) -> PyResult<(Held, Range<usize>)> {
         let memory = self.memory()?;
         let part = part(&memory, start, length)?;
         Ok((memory, part))
