@@ -17,6 +17,22 @@ pub(crate) fn memory_bytes() -> usize {
     (pages.max(1) as usize).saturating_mul(size.max(1) as usize)
 }
 
+/// Bytes that a file may have for this process.
+pub(crate) fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: fills the structure.
+    let answer = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    let limit = if answer == 0 {
+        limit.rlim_cur
+    } else {
+        u64::MAX
+    };
+    limit.min(i64::MAX as u64)
+}
+
 /// Physical memory and swap: no more can ever be resident, or have been.
 pub fn memory_and_swap_bytes() -> usize {
     let mut info = MaybeUninit::<libc::sysinfo>::zeroed();

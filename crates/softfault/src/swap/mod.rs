@@ -43,6 +43,7 @@ pub(crate) use backend::SwapBackend;
 pub use file::SwapFile;
 pub(crate) use lifeline::Lifeline;
 
+use crate::machine::file_size_limit;
 use crate::store::{Rings, RingsOnDemand};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::swap::SwapDevice;
@@ -141,7 +142,7 @@ impl Swap {
     /// Bytes for an engine whose budget is `memory`: whole pages, and no more than a
     /// file may have.
     fn bytes_for(&self, memory: usize) -> io::Result<u64> {
-        let most = file_limit() / PAGE_SIZE as u64 / self.compression.times_longer();
+        let most = file_size_limit() / PAGE_SIZE as u64 / self.compression.times_longer();
         let pages = match self.bytes {
             Some(bytes) => bytes / PAGE_SIZE as u64,
             None => (memory as u64 / PAGE_SIZE as u64 * TIMES_MEMORY).min(most),
@@ -210,22 +211,6 @@ impl core::fmt::Debug for Swapping {
             Self::Device(_) => f.write_str("Device"),
         }
     }
-}
-
-/// Bytes that a file may have for this process.
-fn file_limit() -> u64 {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: fills the structure.
-    let answer = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    let limit = if answer == 0 {
-        limit.rlim_cur
-    } else {
-        u64::MAX
-    };
-    limit.min(i64::MAX as u64)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! threads read through it.
 //!
 //! ```text
-//!   window ── show ──────► MAP_FIXED of the file: one call
+//!   window ── show ──────► a mapping of the file, elsewhere, and mremap(2) of it to the window's place
 //!   mapping ── take_over ─► 1  a private mapping of an empty memfd, elsewhere, as windows are
 //!                           2  mremap(2) of it to the window's place: a touch is a SIGBUS, as
 //!                              behind the end of a file
@@ -20,6 +20,7 @@
 use super::abi;
 use super::mmu::{UffdMmu, system};
 use crate::errno::errno;
+use crate::machine::file_size_limit;
 use crate::table::Guarded;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -76,18 +77,13 @@ impl UffdMmu {
     /// over. The part is the file's pages from its first on.
     pub unsafe fn show(&self, part: &Reservation, file: &Guarded) -> Result<(), MmuError> {
         let range = part.range();
+        // Elsewhere first: of a file that refuses, mmap(2) has dropped already what was in its place.
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        let place = Aside::new(file, range.len(), flags)?;
+        // As any window: a child of fork has it not.
+        place.advise(libc::MADV_DONTFORK)?;
         self.change(&range, |shown| {
-            let flags = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_NORESERVE;
-            map(file, range.start, range.len(), libc::PROT_READ, flags)?;
-            // As any window: a child of fork has it not.
-            // SAFETY: advice about a mapping that was just made.
-            unsafe {
-                sync::kernel_calls::madvise(
-                    range.start as *mut c_void,
-                    range.len(),
-                    libc::MADV_DONTFORK,
-                )
-            };
+            place.put(range.start)?;
             shown.insert(range.start);
             Ok(())
         })
@@ -101,35 +97,23 @@ impl UffdMmu {
     /// `part` was shown; the space has a mapping for it, so that faults are served.
     pub unsafe fn take_over(&self, part: &Reservation) -> Result<(), MmuError> {
         let range = part.range();
+        // The last step would end in SIGXFSZ, and its window could not be served.
+        if file_size_limit() < range.len() as u64 {
+            return Err(system(libc::EFBIG));
+        }
         // Nobody but this has it, and the mapping keeps it.
         let memory = memfd().map_err(system)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
-        let place = map(&memory, 0, range.len(), libc::PROT_READ, flags)?;
-        let undo = |errno| {
-            // SAFETY: just made, and nobody's.
-            unsafe { sync::kernel_calls::munmap(place as *mut c_void, range.len()) };
-            Err(system(errno))
-        };
-        let advise = |advice| {
-            // SAFETY: advice about a mapping that was just made.
-            unsafe { sync::kernel_calls::madvise(place as *mut c_void, range.len(), advice) }
-        };
-        // As windows are: see `reserve`.
-        advise(libc::MADV_NOHUGEPAGE);
-        advise(libc::MADV_UNMERGEABLE);
-        if advise(libc::MADV_DONTFORK) < 0 {
-            return undo(errno());
-        }
+        let place = Aside::new(
+            &memory,
+            range.len(),
+            libc::MAP_PRIVATE | libc::MAP_NORESERVE,
+        )?;
+        // As windows are: see `reserve`. Not every kernel knows the first two.
+        let _ = place.advise(libc::MADV_NOHUGEPAGE);
+        let _ = place.advise(libc::MADV_UNMERGEABLE);
+        place.advise(libc::MADV_DONTFORK)?;
         self.change(&range, |shown| {
-            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            let to = range.start as *mut c_void;
-            let from = place as *mut c_void;
-            // SAFETY: from the mapping that was just made to the place of a mapping of ours.
-            let moved =
-                unsafe { sync::kernel_calls::mremap(from, range.len(), range.len(), flags, to) };
-            if moved == libc::MAP_FAILED {
-                return undo(errno());
-            }
+            place.put(range.start)?;
             shown.remove(&range.start);
             abi::register(self.of(part), &range, self.protects(part)).map_err(system)?;
             // SAFETY: no memory involved.
@@ -185,18 +169,53 @@ impl UffdMmu {
     }
 }
 
-/// Maps a file of the table's; at an address of the kernel's choice, if that is 0 and not fixed.
-fn map(
-    file: &Guarded,
-    addr: usize,
-    bytes: usize,
-    protection: i32,
-    flags: i32,
-) -> Result<usize, MmuError> {
+/// A mapping at an address of the kernel's choice, until it is put in its place.
+struct Aside(Range<usize>);
+
+impl Aside {
+    fn new(file: &Guarded, bytes: usize, flags: i32) -> Result<Self, MmuError> {
+        let start = map(file, bytes, libc::PROT_READ, flags)?;
+        Ok(Self(start..start + bytes))
+    }
+
+    fn advise(&self, advice: i32) -> Result<(), MmuError> {
+        let start = self.0.start as *mut c_void;
+        // SAFETY: advice about a mapping of this, which nobody else knows.
+        match unsafe { sync::kernel_calls::madvise(start, self.0.len(), advice) } {
+            0 => Ok(()),
+            _ => Err(system(errno())),
+        }
+    }
+
+    /// Moves it to the place of a mapping of ours, which it replaces.
+    fn put(self, to: usize) -> Result<(), MmuError> {
+        let (from, bytes) = (self.0.start as *mut c_void, self.0.len());
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let to = to as *mut c_void;
+        // SAFETY: from the mapping of this to the place of a window that the caller has for itself.
+        match unsafe { sync::kernel_calls::mremap(from, bytes, bytes, flags, to) } {
+            libc::MAP_FAILED => Err(system(errno())),
+            _ => {
+                core::mem::forget(self);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // SAFETY: a mapping of this, which nobody else knows.
+        unsafe { sync::kernel_calls::munmap(self.0.start as *mut c_void, self.0.len()) };
+    }
+}
+
+/// Maps a file of the table's at an address of the kernel's choice.
+fn map(file: &Guarded, bytes: usize, protection: i32, flags: i32) -> Result<usize, MmuError> {
     let number = file.number() as usize;
     let (protection, flags) = (protection as usize, flags as usize);
-    let args = [addr, bytes, protection, flags, number, 0];
-    // SAFETY: a new mapping, or one in the place of a window that the caller has for itself.
+    let args = [0, bytes, protection, flags, number, 0];
+    // SAFETY: a new mapping.
     unsafe { file.run(libc::SYS_mmap, args) }.map_err(system)
 }
 
@@ -204,7 +223,7 @@ fn map(
 /// `MCL_FUTURE` would bring all of it in.
 pub(crate) fn map_aside(file: &Guarded, bytes: usize, sharing: i32) -> Result<usize, MmuError> {
     let flags = sharing | libc::MAP_NORESERVE;
-    map(file, 0, bytes, libc::PROT_NONE, flags)
+    map(file, bytes, libc::PROT_NONE, flags)
 }
 
 /// An empty file that is memory.

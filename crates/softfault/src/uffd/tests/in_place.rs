@@ -102,6 +102,29 @@ fn readers_see_the_file_under_either_server() {
     });
 }
 
+/// The kernel calls a file for its mapping when the old one is gone already.
+#[test]
+fn a_file_that_refuses_leaves_the_window() {
+    let mmu = Arc::new(real());
+    let args = [
+        libc::AF_UNIX as usize,
+        (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as usize,
+        0,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the descriptor is new.
+    let socket = unsafe { Guarded::open(libc::SYS_socket, args) }.unwrap();
+    let window = served(&mmu);
+    assert!(is_right(&window, 3));
+    // SAFETY: nobody touches it meanwhile.
+    let shown = unsafe { mmu.show(&window, &socket) };
+    assert_eq!(shown, Err(MmuError::System(libc::ENODEV)));
+    assert!(!mmu.is_shown(window.addr));
+    assert!((0..PAGES).all(|at| is_right(&window, at)));
+}
+
 #[test]
 fn memory_taken_over_is_a_window() {
     let (mmu, file) = (Arc::new(real()), file("taken-over"));

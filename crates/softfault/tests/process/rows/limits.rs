@@ -1,8 +1,10 @@
 //! Limits of the process.
 
 use crate::call::answer;
-use crate::row::{Row, Verdict};
-use crate::scene::{Kind, Scene};
+use crate::row::{Row, Verdict, skip};
+use crate::scene::{BUDGET, BYTES, Kind, Scene, file};
+use softfault::Engine;
+use std::os::unix::fs::FileExt;
 
 pub const ROWS: &[Row] = &[
     Row {
@@ -66,6 +68,35 @@ pub const ROWS: &[Row] = &[
             let scene = Scene::new(kind);
             limit(libc::RLIMIT_FSIZE, 1 << 20);
             scene
+        },
+    },
+    Row {
+        name: "rlimit-fsize-kernels",
+        does: "RLIMIT_FSIZE smaller than a file that the kernel serves, which is to be kept in memory",
+        kinds: &[Kind::File],
+        verdict: Verdict::Right,
+        then: "the kernel serves it on",
+        play: |kind| {
+            // In the page cache; by offset, since all rows have one open file.
+            let mut bytes = vec![0; BYTES];
+            let warm = file().read_exact_at(&mut bytes, 0);
+            warm.expect("read to its end");
+            let engine = Engine::builder().memory(BUDGET).build();
+            let scene = Scene::of_file(engine.expect("an engine"), kind);
+            if scene.engine().stats().kernel.shown == 0 {
+                skip(
+                    "page-cache",
+                    "it does not tell of its pages, or has no room",
+                );
+            }
+            limit(libc::RLIMIT_FSIZE, 1 << 20);
+            scene.map().lock().expect("locked by the kernel");
+            scene.check_all();
+            scene.map().unlock().expect("unlocked");
+            limit(libc::RLIMIT_FSIZE, libc::RLIM_INFINITY);
+            // The last scene is the engine's: pages go and come.
+            drop(scene);
+            Scene::new(kind)
         },
     },
     Row {
