@@ -1,7 +1,8 @@
 //! The table while the process forks: no thread is in the middle of a change, so that the child has it whole.
 
+use super::kept::KeptRange;
 use super::{Maps, change};
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use std::sync::{Once, RwLockWriteGuard};
 
 /// The lock from before a fork until after it.
@@ -11,6 +12,11 @@ struct Held(UnsafeCell<Option<RwLockWriteGuard<'static, Maps>>>);
 unsafe impl Sync for Held {}
 
 static HELD: Held = Held(UnsafeCell::new(None));
+
+std::thread_local! {
+    /// Forks that this thread is within: a handler of the program's own may fork, within a fork.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
 
 /// Has forks wait for changes from now on.
 pub(super) fn watch() {
@@ -22,26 +28,39 @@ pub(super) fn watch() {
 }
 
 unsafe extern "C" fn prepare() {
-    let held = change();
-    // SAFETY: this thread has the lock.
-    unsafe { *HELD.0.get() = Some(held) };
+    let depth = DEPTH.get();
+    DEPTH.set(depth + 1);
+    if depth == 0 {
+        let held = change();
+        // SAFETY: this thread has the lock.
+        unsafe { *HELD.0.get() = Some(held) };
+    }
 }
 
 /// In the parent.
 unsafe extern "C" fn resume() {
-    // SAFETY: this thread has had the lock since `prepare`.
-    let held = unsafe { (*HELD.0.get()).take() };
-    drop(held);
+    // 0 in a child that a handler forked, within the fork that it goes on with: it has let go already.
+    let Some(depth) = DEPTH.get().checked_sub(1) else {
+        return;
+    };
+    DEPTH.set(depth);
+    if depth == 0 {
+        // SAFETY: this thread has had the lock since `prepare`.
+        let held = unsafe { (*HELD.0.get()).take() };
+        drop(held);
+    }
 }
 
 /// In the child, whose only thread is a copy of the one that has forked: nobody changes anything.
 unsafe extern "C" fn resume_child() {
+    DEPTH.set(0);
     // SAFETY: this thread is the copy of the one that has had the lock since `prepare`.
     let held = unsafe { (*HELD.0.get()).take() };
     if let Some(mut maps) = held {
         for window in maps.windows.values_mut() {
             window.changing = None;
             window.giving_back.clear();
+            window.kept.iter_mut().for_each(KeptRange::forget_lock);
         }
     }
 }

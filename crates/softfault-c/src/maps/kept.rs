@@ -10,6 +10,8 @@ use softfault::{FaultError, Kept};
 pub(super) enum KeepReason {
     Pinned,
     Locked,
+    /// In a child of fork: locked by its parent, and not here. Released with the pages' mapping.
+    LockedByParent,
 }
 
 /// Pages that stay. Protected by the lock of the table; [`release`](Self::release) is called without it.
@@ -51,6 +53,13 @@ impl KeptRange {
     /// True if it is a part of this map.
     pub(super) fn is_of(&self, map: &Arc<MmapRaw>) -> bool {
         Arc::ptr_eq(&self.map, map)
+    }
+
+    /// In a child of fork, which inherits no lock.
+    pub(super) fn forget_lock(&mut self) {
+        if self.why == KeepReason::Locked {
+            self.why = KeepReason::LockedByParent;
+        }
     }
 
     pub(super) fn release(self) {
@@ -211,6 +220,7 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
                 return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
             }
             KeepReason::Locked => locked.push(part),
+            KeepReason::LockedByParent => {}
         }
     }
     Ok(locked)
@@ -246,7 +256,7 @@ pub(super) fn unmapped(kept: Vec<KeptRange>, gone: &[Range<usize>]) {
     for kept in kept {
         let mut rest = match kept.why {
             KeepReason::Locked => vec![kept.range.clone()],
-            KeepReason::Pinned => Vec::new(),
+            KeepReason::Pinned | KeepReason::LockedByParent => Vec::new(),
         };
         for gone in gone {
             rest = without(&rest, gone);

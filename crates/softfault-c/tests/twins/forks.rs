@@ -5,6 +5,8 @@ use crate::twin::{
 };
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use softfault_c::fault_in::softfault_fault_in;
+use softfault_c::madvise::softfault_madvise;
+use softfault_c::mlock::{softfault_mlock, softfault_munlock};
 use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
@@ -26,6 +28,17 @@ fn child(shared: *mut u8, private: *mut u8, all: &[u8]) -> i32 {
         }
         if softfault_write_at(private.cast(), all.as_ptr().cast(), 100) != 100 {
             return 3;
+        }
+        // Nor is what the parent locked locked here: its pages can be thrown away.
+        let locked = private.add(8 * PAGE).cast();
+        if softfault_madvise(locked, PAGE, libc::MADV_DONTNEED) != 0 {
+            return 12;
+        }
+        if softfault_mlock(locked, PAGE) != 0
+            || softfault_madvise(locked, PAGE, libc::MADV_DONTNEED) == 0
+            || softfault_munlock(locked, PAGE) != 0
+        {
+            return 13;
         }
         // The pin was the parent's; it ends here without harm.
         if softfault_unpin(private.cast(), PAGE) != 0 {
@@ -85,6 +98,8 @@ fn a_child_calls_while_threads_of_the_parent_change_the_table() {
             let status = unsafe {
                 private.add(PAGE).write_volatile(42);
                 assert_eq!(softfault_pin(private.cast(), PAGE), 0);
+                let locked = private.add(8 * PAGE).cast();
+                assert_eq!(softfault_mlock(locked, 2 * PAGE), 0);
                 let pid = libc::fork();
                 assert!(pid >= 0);
                 if pid == 0 {
