@@ -186,8 +186,6 @@ impl Future for FaultInMany<'_> {
             && generation.is_parents()
         {
             self.state = FaultInState::New;
-            // Nor must the parent's hold be dropped.
-            core::mem::forget(self.kept.take());
         }
         if let FaultInState::New = self.state
             && let Err(answer) = self.hand_over()

@@ -68,6 +68,8 @@ pub(crate) struct KernelMap {
     /// Bytes of the mapping before the first of the map.
     skip: usize,
     len: usize,
+    /// A file's own pages, which its maker asked for to read: the file's descriptor may allow more.
+    shared_to_read: bool,
 }
 
 impl KernelMap {
@@ -102,8 +104,14 @@ impl KernelMap {
                 start: addr as usize,
                 skip,
                 len,
+                shared_to_read: kind & libc::MAP_SHARED != 0 && access != KernelAccess::ReadWrite,
             }),
         }
+    }
+
+    /// True if a store to it would be one to a file that was mapped to be read.
+    pub(crate) fn is_shared_to_read(&self) -> bool {
+        self.shared_to_read
     }
 
     /// Where the first byte is.

@@ -141,6 +141,10 @@ impl WritableFile {
 
     /// Lets them go again.
     pub(crate) fn release(&self, addresses: Range<usize>, pin: Option<FilePin>) {
+        if self.was_inherited() {
+            // The parent's locks are.
+            return core::mem::forget(pin);
+        }
         if let Some(pin) = pin {
             self.file.unpin(addresses, pin);
         }

@@ -282,6 +282,14 @@ fn set_limit(group: &Path, limit: usize) -> bool {
         .any(|file| fs::write(group.join(file), limit.to_string()).is_ok())
 }
 
+/// Takes the limit of a memory cgroup away.
+fn lift_limit(group: &Path) -> bool {
+    [("memory.limit_in_bytes", "-1"), ("memory.max", "max")]
+        .iter()
+        .filter(|(file, _)| group.join(file).exists())
+        .any(|(file, none)| fs::write(group.join(file), none).is_ok())
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
         // Pages left in the page cache go to its parent.
@@ -528,6 +536,11 @@ fn follow_in_child(scenario: &str) {
     assert!(set_limit(group, 256 * MIB));
     until(64 * MIB);
     assert!(set_limit(group, 2048 * MIB));
+    until(256 * MIB);
+    assert!(set_limit(group, 256 * MIB));
+    until(64 * MIB);
+    // Nor does a limit that is taken away leave a trace.
+    assert!(lift_limit(group));
     until(256 * MIB);
     // From now on it is the program's.
     engine.set_memory(128 * MIB).expect("set");

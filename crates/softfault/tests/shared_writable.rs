@@ -121,6 +121,21 @@ fn the_kernel_keeps_written_maps() {
     assert_eq!(byte(&map, 5 * PAGE), 1);
 }
 
+/// A map to read stays one, also where the kernel serves it since another writes.
+#[test]
+fn a_map_to_read_does_not_become_writable() {
+    let _alone = alone();
+    let scratch = Scratch::new("to-read");
+    let (engine, file) = (engine(), scratch.open());
+    let written = write(&engine, &file);
+    let refused = read(&engine, &file).make_mut().unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    // One that was writable becomes so again.
+    let written = written.make_read_only().unwrap();
+    let mut written = written.make_mut().unwrap();
+    written[0] = 3;
+}
+
 /// Where windows cannot be the kernel's, maps that are made while others write are its own.
 #[test]
 fn engines_whose_windows_stay_theirs_see_it_in_new_maps() {

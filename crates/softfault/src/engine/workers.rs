@@ -4,8 +4,10 @@
 //! They are started at the first use. A child of fork has none of its parent's and starts its own.
 
 use crate::thread;
+use core::panic::AssertUnwindSafe;
 use core::task::{Poll, Waker};
 use std::collections::VecDeque;
+use std::panic::catch_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Threads an engine.
@@ -123,7 +125,8 @@ impl WorkQueue {
         loop {
             if let Some(work) = queue.0.pop_front() {
                 drop(queue);
-                work();
+                // A waker of the program's, or a task that it drops: the thread goes on with others' work.
+                let _ = catch_unwind(AssertUnwindSafe(work));
                 queue = lock(&self.queue);
             } else if queue.1 {
                 return;
@@ -134,5 +137,23 @@ impl WorkQueue {
                     .unwrap_or_else(PoisonError::into_inner);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn work_that_panics_ends_no_thread() {
+        let workers = Workers::default();
+        for _ in 0..2 * THREADS {
+            workers.push(Box::new(|| panic!("a waker"))).unwrap();
+        }
+        let (done, is_done) = channel();
+        let last = move || done.send(()).unwrap();
+        workers.push(Box::new(last)).unwrap();
+        is_done.recv().unwrap();
     }
 }

@@ -16,6 +16,7 @@
 //! the cache forgets them. The VMA stays: from the kernel's mapping faults come only for pages that the kernel
 //! cannot read, and these are errors of ours too.
 
+use crate::generation::ProcessGeneration;
 use crate::kernel::KernelCount;
 use crate::process::Process;
 use crate::store::FileStore;
@@ -179,6 +180,7 @@ impl Served {
             by: state.by,
             kept: false,
             of: self.clone(),
+            made: ProcessGeneration::here(),
         }
     }
 
@@ -263,6 +265,7 @@ pub(crate) struct Hold {
     /// As long as the program likes.
     kept: bool,
     of: Arc<Served>,
+    made: ProcessGeneration,
 }
 
 impl Hold {
@@ -283,6 +286,10 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if self.made.is_parents() {
+            // Another thread may have had the lock when this process was forked.
+            return;
+        }
         let mut state = self.of.state();
         state.holds -= 1;
         state.kept -= usize::from(self.kept);

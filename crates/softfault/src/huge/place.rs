@@ -54,12 +54,13 @@ impl SharedMapping {
         let wide = nothing(wanted.bytes + align)?;
         let start = (wide.range.start - skew).next_multiple_of(align) + skew;
         // In place of a part of it; the rest is given back.
-        let placed = wanted.at(start, libc::MAP_FIXED)?;
-        let Range { start, end } = wide.range;
+        let placed = wanted.at(start, libc::MAP_FIXED);
+        let all = wide.range.clone();
         core::mem::forget(wide);
-        unmap(&(start..placed.range.start));
-        unmap(&(placed.range.end..end));
-        Ok(placed)
+        // Where it was refused nothing may be there any more, or a mapping of another thread.
+        unmap(&(all.start..start));
+        unmap(&(start + wanted.bytes.next_multiple_of(wanted.page)..all.end));
+        placed
     }
 
     /// Its addresses.

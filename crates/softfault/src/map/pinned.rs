@@ -90,8 +90,11 @@ impl Mmap {
                 private.release(self.managed(), addresses);
             }
             Held::File(pin) => {
-                let file = self.file().expect("its pages are pinned");
-                file.unpin(addresses, pin);
+                match self.file() {
+                    Some(file) => file.unpin(addresses, pin),
+                    // A shared writable file's, in a child of fork: the kernel maps the file there.
+                    None => core::mem::forget(pin),
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ impl Mmap {
     pub fn make_mut(mut self) -> io::Result<MmapMut> {
         self.addresses(0..self.len)?;
         match core::mem::replace(&mut self.kind, MmapKind::Empty) {
-            MmapKind::Private(mut map) => {
+            MmapKind::Private(mut map) if !map.is_shared_to_read() => {
                 map.protect(Protection::ReadWrite)?;
                 Ok(map)
             }

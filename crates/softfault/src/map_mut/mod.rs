@@ -102,6 +102,11 @@ impl MmapMut {
         Self::new(engine, MmapMutKind::Kernel(map))
     }
 
+    /// True if it is a mapping of the kernel's that [`KernelMap::is_shared_to_read`].
+    pub(crate) fn is_shared_to_read(&self) -> bool {
+        matches!(&self.kind, MmapMutKind::Kernel(map) if map.is_shared_to_read())
+    }
+
     /// Address of the first byte, for callers that make no reference to the bytes.
     pub(crate) fn start(&self) -> usize {
         self.start

@@ -7,12 +7,13 @@ use softfault_engine::fault::Interrupt;
 
 /// Signals that a thread's own instructions raise: never masked, since the
 /// process would die of them.
-const SYNCHRONOUS: [c_int; 5] = [
+const SYNCHRONOUS: [c_int; 6] = [
     libc::SIGBUS,
     libc::SIGSEGV,
     libc::SIGILL,
     libc::SIGFPE,
     libc::SIGTRAP,
+    libc::SIGSYS,
 ];
 
 /// All signals.

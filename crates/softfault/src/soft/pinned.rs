@@ -35,13 +35,16 @@ impl<'a> SoftPinned<'a> {
     }
 
     /// Copies bytes from `offset` of the pinned range on; returns the number of
-    /// bytes copied.
+    /// bytes copied: 0 in a child of fork, which has none of them.
     pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> usize {
         let start = self.map.start() + self.range.start;
         let addresses = clip(start, self.len(), offset, buffer.len());
         let count = addresses.len();
         let engine = &self.map.engine;
         let space = &engine.inner.managed.space;
+        if ProcessGeneration::is_child() {
+            return 0;
+        }
         let read = engine.read(space, addresses.start, &mut buffer[..count]);
         read.expect("pinned pages are there");
         count

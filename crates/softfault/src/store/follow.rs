@@ -81,9 +81,11 @@ impl ReadPolicy {
             .first
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let (Some(first), Some(limit)) = (*first, self.room().and_then(|room| room.limit())) else {
+        let (Some(first), Some(room)) = (*first, self.room()) else {
             return;
         };
+        // A limit that was taken away limits nothing.
+        let limit = room.limit().unwrap_or(u64::MAX);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let due = machine::default_budget(limit.min(machine::memory_bytes()));
         let due = due.max(LEAST_BYTES).min(first as usize * PAGE_SIZE);

@@ -5,6 +5,7 @@
 //! moment only is kept.
 
 use super::clusters::Clusters;
+use crate::generation::ProcessGeneration;
 use crate::thread::{self, Thread};
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub(super) struct Trimmer {
     /// when the file is closed.
     thread: Option<Thread>,
     /// The process that the thread is in.
-    process: u32,
+    made: (ProcessGeneration, u32),
 }
 
 impl Trimmer {
@@ -33,7 +34,7 @@ impl Trimmer {
         Self {
             clusters,
             thread: thread.ok(),
-            process: std::process::id(),
+            made: (ProcessGeneration::here(), std::process::id()),
         }
     }
 }
@@ -44,7 +45,7 @@ impl Trimmer {
         Self {
             clusters,
             thread: None,
-            process: std::process::id(),
+            made: (ProcessGeneration::here(), std::process::id()),
         }
     }
 }
@@ -54,7 +55,7 @@ impl Drop for Trimmer {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        if self.process != std::process::id() {
+        if self.made != (ProcessGeneration::here(), std::process::id()) {
             // It is in the process that this one was forked from.
             core::mem::forget(thread);
             return;

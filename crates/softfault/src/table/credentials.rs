@@ -25,6 +25,18 @@ fn at<T: ?Sized>(of: &T) -> usize {
 /// A call of memory that lives until it returns.
 type Run<'a> = dyn Fn(c_long, [usize; 3]) -> Result<usize, i32> + 'a;
 
+/// The calling thread's supplementary groups.
+pub(super) fn supplementary_groups() -> Vec<libc::gid_t> {
+    // SAFETY: asks for their number, then fills as many.
+    unsafe {
+        let count = libc::getgroups(0, core::ptr::null_mut()).max(0);
+        let mut groups = vec![0; count as usize];
+        let filled = libc::getgroups(count, groups.as_mut_ptr()).max(0);
+        groups.truncate(filled as usize);
+        groups
+    }
+}
+
 impl Credentials {
     /// The calling thread's.
     pub(super) fn here() -> Self {
@@ -49,24 +61,16 @@ impl Credentials {
     }
 
     /// Gives them to the thread that `run` lets do system calls, as far as it may take them:
-    /// it may give up all that it has.
-    pub(super) fn give(&self, run: &Run<'_>) {
+    /// it may give up all that it has. Does not use the heap.
+    pub(super) fn give(&self, supplementary: &[libc::gid_t], run: &Run<'_>) {
         // A thread that becomes another user makes the process's memory secret.
         // SAFETY: only asks.
         let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
-        // SAFETY: asks for their number, then fills as many.
-        let supplementary = unsafe {
-            let count = libc::getgroups(0, core::ptr::null_mut()).max(0);
-            let mut groups: Vec<libc::gid_t> = vec![0; count as usize];
-            let filled = libc::getgroups(count, groups.as_mut_ptr()).max(0);
-            groups.truncate(filled as usize);
-            groups
-        };
         let [users, groups] = [self.users, self.groups].map(|three| three.map(|id| id as usize));
         // A refused call does no harm: the thread must not have that right, or has it already.
         let _ = run(
             libc::SYS_setgroups,
-            [supplementary.len(), at(&supplementary[..]), 0],
+            [supplementary.len(), at(supplementary), 0],
         );
         let _ = run(libc::SYS_setresgid, groups);
         let _ = run(libc::SYS_setresuid, users);

@@ -13,7 +13,7 @@
 //!
 //! All of it lies in pages that a child of fork sees as zeros, which mean: no table.
 
-use super::credentials::Credentials;
+use super::credentials::{Credentials, supplementary_groups};
 use super::raw::{self, Blocked};
 use core::cell::UnsafeCell;
 use core::ffi::c_long;
@@ -230,6 +230,14 @@ impl DescriptorTable {
     /// something. Uses the heap if they have others.
     pub(super) fn take_credentials(&self) {
         let callers = Credentials::here();
+        {
+            let _blocked = Blocked::all();
+            if *self.starting.lock() == callers {
+                return;
+            }
+        }
+        // The heap may be memory whose faults are served here: it is used while faults can be, and dropped so.
+        let groups = supplementary_groups();
         let _blocked = Blocked::all();
         let mut servers = self.starting.lock();
         if *servers == callers {
@@ -239,7 +247,7 @@ impl DescriptorTable {
         let started = self.started.load(Ordering::Acquire) as usize;
         for server in &self.servers[..started] {
             let _taken = server.taken.lock();
-            callers.give(&|number, [a, b, c]| {
+            callers.give(&groups, &|number, [a, b, c]| {
                 // SAFETY: of ids, and of memory that lives until then; `taken` is held.
                 unsafe { server.run(number, &[a, b, c, 0, 0, 0]) }
             });

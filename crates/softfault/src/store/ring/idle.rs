@@ -5,26 +5,36 @@
 //! making one and dropping it. A queue that is given up has nothing in flight, so it is as good
 //! as a new one.
 
+use crate::generation::ProcessGeneration;
 use std::sync::{Mutex, MutexGuard};
 
 /// Queues that are kept at most: those of two engines on a large machine. Each takes its
 /// share of the system's limit (`fs.aio-max-nr`).
 const MOST: usize = 32;
 
-/// The process that made them, and its queues: by the kernel's name, with their entries.
-/// Tried only: where somebody else has it, or had it at a fork, nothing is kept.
-static IDLE: Mutex<(u32, Vec<(libc::c_ulong, usize)>)> = Mutex::new((0, Vec::new()));
+/// Queues of one process.
+struct Idle {
+    /// That made them: a child may have its parent's number, in a namespace of its own, and one that nobody told of its fork
+    /// has its parent's generation.
+    by: Option<(ProcessGeneration, u32)>,
+    /// By the kernel's name, with their entries.
+    queues: Vec<(libc::c_ulong, usize)>,
+}
 
-type IdleQueues = MutexGuard<'static, (u32, Vec<(libc::c_ulong, usize)>)>;
+/// Tried only: where somebody else has it, or had it at a fork, nothing is kept.
+static IDLE: Mutex<Idle> = Mutex::new(Idle {
+    by: None,
+    queues: Vec::new(),
+});
 
 /// Those of this process.
-fn idle() -> Option<IdleQueues> {
+fn idle() -> Option<MutexGuard<'static, Idle>> {
     let mut idle = IDLE.try_lock().ok()?;
-    let process = std::process::id();
-    if idle.0 != process {
+    let here = Some((ProcessGeneration::here(), std::process::id()));
+    if idle.by != here {
         // A child has none: the parent's are its memory's.
-        idle.0 = process;
-        idle.1.clear();
+        idle.by = here;
+        idle.queues.clear();
     }
     Some(idle)
 }
@@ -32,8 +42,8 @@ fn idle() -> Option<IdleQueues> {
 /// A queue of so many entries, if one is kept.
 pub(super) fn take(entries: usize) -> Option<libc::c_ulong> {
     let mut idle = idle()?;
-    let place = idle.1.iter().rposition(|&(_, its)| its == entries)?;
-    Some(idle.1.swap_remove(place).0)
+    let place = idle.queues.iter().rposition(|&(_, its)| its == entries)?;
+    Some(idle.queues.swap_remove(place).0)
 }
 
 /// Keeps a queue that has nothing in flight and no answers; `false` if there are enough.
@@ -41,9 +51,9 @@ pub(super) fn keep(context: libc::c_ulong, entries: usize) -> bool {
     let Some(mut idle) = idle() else {
         return false;
     };
-    let room = idle.1.len() < MOST;
+    let room = idle.queues.len() < MOST;
     if room {
-        idle.1.push((context, entries));
+        idle.queues.push((context, entries));
     }
     room
 }

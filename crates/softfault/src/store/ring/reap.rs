@@ -53,6 +53,8 @@ impl Ring {
         let deadline = Deadline::after(timeout_ns);
         loop {
             if table.unpark(slot) {
+                // As below: another's turn to lead would be lost with this thread.
+                self.call_a_leader(&table);
                 drop(table);
                 self.finish(slot, complete);
                 return Reap::NotInFlight;
