@@ -5,7 +5,7 @@ mod small_disk;
 mod write_scene;
 
 use child::forked;
-use softfault::{Advice, Coherence, Engine, FaultError, MmapOptions, UncheckedAdvice};
+use softfault::{Advice, Engine, FaultError, MmapOptions, UncheckedAdvice};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -292,38 +292,6 @@ fn a_child_of_fork_writes_to_the_same_file() {
     map[0] = 10;
     map.advise(Advice::PageOut).unwrap();
     assert_eq!((byte(&map, 0), byte(&map, 10 * PAGE)), (10, 9));
-}
-
-/// The parent's locks may be held for ever there.
-#[test]
-fn a_child_of_fork_drops_what_the_parent_pinned() {
-    let scratch = Scratch::new("pinned-child", 64 * PAGE);
-    let engine = engine(16 << 20);
-    let file = scratch.open();
-    let map = write(&engine, &file).make_read_only().unwrap();
-    let mut pinned = Some(map.pin(PAGE..2 * PAGE).unwrap());
-    let byte_before = byte(&map, PAGE);
-    let status = forked(|| {
-        drop(pinned.take());
-        i32::from(byte(&map, PAGE) != byte_before)
-    });
-    assert_eq!(status, 0);
-    assert_eq!(byte(pinned.as_ref().unwrap(), 0), byte_before);
-}
-
-/// A small file that was mapped to be read is the kernel's, and the engine's writable map another place of its pages.
-#[test]
-fn a_small_map_made_before_shows_what_is_written_back() {
-    let scratch = Scratch::new("small", 64 * PAGE);
-    let engine = Engine::builder().coherence(Coherence::Engine);
-    let engine = engine.memory(16 << 20).build().unwrap();
-    let file = scratch.open();
-    // SAFETY: written bytes are looked for.
-    let seen = unsafe { engine.map(&file) }.unwrap();
-    let mut map = write(&engine, &file);
-    map[5 * PAGE] = 7;
-    map.flush().unwrap();
-    assert_eq!(byte(&seen, 5 * PAGE), 7);
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! Maps that write to their file over the engine: the file's bytes when the process has ended, and when the file takes nothing.
+//! Maps that write to their file over the engine: the file's bytes when the process has ended, and when the file takes nothing;
+//! a child of fork and a small map beside them.
 
 mod child;
 mod write_scene;
 
-use child::{command, scenario};
+use child::{command, forked, scenario};
+use softfault::{Coherence, Engine};
 use std::fs::File;
-use write_scene::{PAGE, Scratch, engine, write};
+use write_scene::{PAGE, Scratch, byte, engine, write};
 
 /// Stores are in the file after each kind of end at which the process still runs code of ours.
 #[test]
@@ -82,4 +84,36 @@ fn write_errors_are_reported_once_and_pages_stay() {
     assert!(map.flush().is_err());
     map.flush().unwrap();
     assert_eq!(map.dirty_bytes(), 0);
+}
+
+/// The parent's locks may be held for ever there.
+#[test]
+fn a_child_of_fork_drops_what_the_parent_pinned() {
+    let scratch = Scratch::new("pinned-child", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let map = write(&engine, &file).make_read_only().unwrap();
+    let mut pinned = Some(map.pin(PAGE..2 * PAGE).unwrap());
+    let byte_before = byte(&map, PAGE);
+    let status = forked(|| {
+        drop(pinned.take());
+        i32::from(byte(&map, PAGE) != byte_before)
+    });
+    assert_eq!(status, 0);
+    assert_eq!(byte(pinned.as_ref().unwrap(), 0), byte_before);
+}
+
+/// A small file that was mapped to be read is the kernel's, and the engine's writable map another place of its pages.
+#[test]
+fn a_small_map_made_before_shows_what_is_written_back() {
+    let scratch = Scratch::new("small", 64 * PAGE);
+    let engine = Engine::builder().coherence(Coherence::Engine);
+    let engine = engine.memory(16 << 20).build().unwrap();
+    let file = scratch.open();
+    // SAFETY: written bytes are looked for.
+    let seen = unsafe { engine.map(&file) }.unwrap();
+    let mut map = write(&engine, &file);
+    map[5 * PAGE] = 7;
+    map.flush().unwrap();
+    assert_eq!(byte(&seen, 5 * PAGE), 7);
 }
