@@ -121,6 +121,28 @@ fn the_kernel_keeps_written_maps() {
     assert_eq!(byte(&map, 5 * PAGE), 1);
 }
 
+/// A window that somebody holds when the writable map is made is the kernel's as soon as nobody does.
+#[test]
+fn a_held_window_is_the_kernels_when_it_is_let_go() {
+    let _alone = alone();
+    let scratch = Scratch::new("held");
+    let (engine, file) = (engine(), scratch.open());
+    let map = read(&engine, &file);
+    // It may be the kernel's from the beginning.
+    map.change_server(false).unwrap();
+    assert_eq!(byte(&map, 5 * PAGE), 1);
+    let (first, second) = (map.pin(..PAGE).unwrap(), map.pin(PAGE..2 * PAGE).unwrap());
+    let mut written = write(&engine, &file);
+    written[5 * PAGE] = 9;
+    drop(first);
+    assert_eq!(byte(&map, 5 * PAGE), 1, "a page of the engine's");
+    drop(second);
+    assert_eq!(byte(&map, 5 * PAGE), 9);
+    assert!(!map.change_server(false).unwrap());
+    drop(written);
+    assert!(map.change_server(false).unwrap());
+}
+
 /// A map to read stays one, also where the kernel serves it since another writes.
 #[test]
 fn a_map_to_read_does_not_become_writable() {

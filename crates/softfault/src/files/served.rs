@@ -9,7 +9,9 @@
 //!
 //! It changes under readers that touch the window, at any time; but not while somebody *holds* it as it
 //! is: calls that are under way, which a change waits for and which wait for a change, both for a moment;
-//! and pages that are pinned or locked, which it does not wait for.
+//! and pages that are pinned or locked, which it does not wait for. While the file has shared writable maps,
+//! which are the kernel's, the kernel is to serve all windows of it: then the change is made as soon as nobody holds the
+//! window any more.
 //!
 //! To the kernel: its mapping goes to the window's place first, which throws away all pages that are there,
 //! and no page can be brought in any more (`MmuError::Gone`, and the touch is made again). Then
@@ -19,13 +21,14 @@
 use crate::generation::ProcessGeneration;
 use crate::kernel::KernelCount;
 use crate::process::Process;
+use crate::signal;
 use crate::store::FileStore;
 use crate::uffd::Faults;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::cache::PageCache;
 use softfault_engine::mmu::MmuError;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Before the kernel serves a window again that was taken from it; each time twice as long.
@@ -65,6 +68,8 @@ struct State {
     kept: usize,
     /// Somebody waits for the calls that are under way: others begin afterwards.
     changing: bool,
+    /// The number of shared writable maps of the file, which are the kernel's: the kernel is to serve the window, too.
+    writers: usize,
     /// When the kernel may serve it again.
     not_before: Option<Instant>,
     pause: Duration,
@@ -73,6 +78,7 @@ struct State {
 struct Place {
     process: &'static Process,
     file: Arc<FileStore>,
+    cache: Weak<PageCache>,
 }
 
 impl Served {
@@ -82,7 +88,7 @@ impl Served {
     }
 
     /// A file's window, which the kernel may serve at times, if it can be.
-    pub(super) fn of_file(file: &Arc<FileStore>, cache: &PageCache) -> Arc<Self> {
+    pub(super) fn of_file(file: &Arc<FileStore>, cache: &Arc<PageCache>) -> Arc<Self> {
         let process = crate::process::get();
         let process = process.filter(|process| process.faults() == Faults::Signals);
         // Small windows share a mapping.
@@ -90,6 +96,7 @@ impl Served {
         Self::with(process.filter(|_| may).map(|process| Place {
             process,
             file: file.clone(),
+            cache: Arc::downgrade(cache),
         }))
     }
 
@@ -100,6 +107,7 @@ impl Served {
                 holds: 0,
                 kept: 0,
                 changing: false,
+                writers: 0,
                 not_before: None,
                 pause: FIRST_PAUSE,
             }),
@@ -206,7 +214,7 @@ impl Served {
     /// was taken from it a short while ago. Signals are masked: a handler that touches the window would
     /// wait for this thread.
     pub(crate) fn show(&self, cache: &PageCache, patient: bool) -> Result<bool, MmuError> {
-        let Some(Place { process, file }) = &self.of else {
+        let Some(Place { process, file, .. }) = &self.of else {
             return Ok(false);
         };
         if self.by() == Server::Kernel {
@@ -235,7 +243,7 @@ impl Served {
     /// The engine serves the window again. False if it does already, or somebody holds it. Signals
     /// are masked, as in [`show`](Self::show).
     pub(crate) fn take_over(&self, cache: &PageCache) -> Result<bool, MmuError> {
-        let Some(Place { process, file }) = &self.of else {
+        let Some(Place { process, file, .. }) = &self.of else {
             return Ok(false);
         };
         if self.by() == Server::Engine {
@@ -244,7 +252,7 @@ impl Served {
         let Some(mut state) = self.unheld() else {
             return Ok(false);
         };
-        if state.by == Server::Engine {
+        if state.by == Server::Engine || state.writers > 0 {
             return Ok(false);
         }
         file.will_be_read();
@@ -255,6 +263,34 @@ impl Served {
         state.pause = (state.pause * 2).min(LONGEST_PAUSE);
         KernelCount::TakenOver.add(1);
         Ok(true)
+    }
+}
+
+/// A shared writable map of the file, which is the kernel's.
+pub(crate) struct Writer {
+    of: Arc<Served>,
+    made: ProcessGeneration,
+}
+
+impl Writer {
+    /// From now on the kernel serves the window, if it can be: at once, or when nobody holds it any more. Signals are masked.
+    pub(super) fn of(served: &Arc<Served>, cache: &PageCache) -> Self {
+        served.state().writers += 1;
+        // A window that cannot be handed over stays as it is.
+        let _ = served.show(cache, false);
+        Self {
+            of: served.clone(),
+            made: ProcessGeneration::here(),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // In a child it was the parent's, and another thread may have had the lock at the fork.
+        if !self.made.is_parents() {
+            self.of.state().writers -= 1;
+        }
     }
 }
 
@@ -294,9 +330,18 @@ impl Drop for Hold {
         state.holds -= 1;
         state.kept -= usize::from(self.kept);
         let wanted = state.changing;
+        let due = state.holds == 0 && state.writers > 0 && state.by == Server::Engine;
         drop(state);
         if wanted {
             self.of.changed.notify_all();
+        }
+        if due
+            && let Some(place) = &self.of.of
+            && let Some(cache) = place.cache.upgrade()
+        {
+            let _masked = signal::masked();
+            // As in `Writer::of`.
+            let _ = self.of.show(&cache, false);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Files that have shared writable maps, which are the kernel's: while there is one, the kernel serves the
 //! engine's windows of the file, too, so that each page is in one place.
 //!
-//! A window of which pages are pinned or locked stays the engine's, and so does one that may not be
-//! the kernel's: its pages are as they were when they were read.
+//! A window of which pages are pinned or locked stays the engine's as long as they are, one that a call is about until
+//! that returns, and one that may not be the kernel's for ever: its pages are as they were when they were read.
 
 use super::Files;
-use super::served::Hold;
+use super::served::Writer;
 use super::table::{FileKey, key};
 use crate::store::FileIdentity;
 use std::fs::File;
@@ -16,8 +16,8 @@ use std::os::fd::AsFd;
 #[must_use]
 pub(crate) struct WrittenFile {
     key: FileKey,
-    /// Windows that the kernel serves meanwhile.
-    holds: Vec<Hold>,
+    /// One of each window of the file's then.
+    writers: Vec<Writer>,
 }
 
 impl WrittenFile {
@@ -36,22 +36,17 @@ impl Files {
             table.begin_writing(key);
             table.windows_of(key)
         };
-        let holds = windows.into_iter().filter_map(|(cache, served)| {
-            // A window that cannot be handed over stays as it is.
-            let _ = served.show(&cache, false);
-            let mut hold = served.hold();
-            (hold.is_kernels()).then(|| {
-                hold.keep();
-                hold
-            })
-        });
-        let holds = holds.collect();
-        WrittenFile { key, holds }
+        let windows = windows.iter();
+        let writers = windows.map(|(cache, served)| Writer::of(served, cache));
+        WrittenFile {
+            key,
+            writers: writers.collect(),
+        }
     }
 
     /// The map is gone.
     pub(crate) fn end_writing(&self, written: WrittenFile) {
-        drop(written.holds);
+        drop(written.writers);
         self.table().end_writing(written.key);
     }
 
