@@ -10,7 +10,7 @@ pub use softfault::kernel_calls::{mmap, mremap};
 /// The call takes these arguments.
 pub unsafe fn any(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(number, a, b, c, d) as c_int }
+    unsafe { softfault::system_call!(number, a, b, c, d) as c_int }
 }
 
 /// The calling thread's errno.

@@ -215,7 +215,7 @@ fn anywhere(call: &Call) -> Result<Option<usize>, Decline> {
 pub fn look(fd: RawFd) -> Option<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fills the structure.
-    let looked = unsafe { libc::syscall(libc::SYS_fstat, fd, stat.as_mut_ptr()) };
+    let looked = unsafe { softfault::system_call!(libc::SYS_fstat, fd, stat.as_mut_ptr()) };
     // SAFETY: zeros, or the values that the call has filled in.
     (looked == 0).then(|| unsafe { stat.assume_init() })
 }

@@ -131,10 +131,11 @@ fn tell(line: &str) {
     // SAFETY: structures and bytes that are there; the calls are made past the hooks.
     unsafe {
         if is_same
-            && libc::syscall(number, &raw mut ready, 1, &raw const at_once, no_mask, 0) == 1
+            && softfault::system_call!(number, &raw mut ready, 1, &raw const at_once, no_mask, 0)
+                == 1
             && ready.revents == libc::POLLOUT
         {
-            libc::syscall(libc::SYS_write, FD, line.as_ptr(), line.len());
+            softfault::system_call!(libc::SYS_write, FD, line.as_ptr(), line.len());
         }
     }
 }

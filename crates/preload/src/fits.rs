@@ -48,7 +48,7 @@ pub fn check() {
     );
     // SAFETY: bytes that are there; and the end of the process, of which no code has run.
     unsafe {
-        libc::syscall(
+        softfault::system_call!(
             libc::SYS_write,
             libc::STDERR_FILENO,
             line.as_ptr(),

@@ -44,7 +44,7 @@ pub fn start() -> io::Result<c_int> {
     let number: &'static AtomicI32 = Box::leak(Box::new(AtomicI32::new(0)));
     let started = softfault::start_thread(c"softfault-lease", STACK, || {
         // SAFETY: only asks.
-        let here = unsafe { libc::syscall(libc::SYS_gettid) } as c_int;
+        let here = unsafe { softfault::system_call!(libc::SYS_gettid) } as c_int;
         // Release pairs with the Acquire below.
         number.store(here, Ordering::Release);
         hear();
@@ -93,7 +93,7 @@ fn put_back(signal: c_int, info: &mut MaybeUninit<libc::siginfo_t>) {
     let process = std::process::id();
     // SAFETY: values that the kernel has filled in, to this process.
     unsafe {
-        libc::syscall(
+        softfault::system_call!(
             libc::SYS_rt_sigqueueinfo,
             process,
             signal,

@@ -60,7 +60,7 @@ unsafe fn set_mask(mask: *const libc::sigset_t, before: *mut libc::sigset_t) {
     const BYTES: usize = 8;
     let (number, how) = (libc::SYS_rt_sigprocmask, libc::SIG_SETMASK);
     // SAFETY: the caller's promise; the C library's set begins with the kernel's.
-    unsafe { libc::syscall(number, how, mask, before, BYTES) };
+    unsafe { softfault::system_call!(number, how, mask, before, BYTES) };
 }
 
 impl Drop for Inside {

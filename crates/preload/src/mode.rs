@@ -36,7 +36,7 @@ pub fn has_private_memory() -> bool {
 fn allowed() -> Mode {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: makes a file descriptor.
-    let by_call = || opens(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
+    let by_call = || opens(unsafe { softfault::system_call!(libc::SYS_userfaultfd, flags) });
     // An engine looks at pages by the last.
     match (by_device() || by_call()) && opens(open(c"/proc/self/mem", libc::O_RDONLY)) {
         true => Mode::Messages,
@@ -55,7 +55,7 @@ pub fn can_begin_in_child(memory: usize) -> bool {
         Mode::Signals => {
             let flags = libc::O_CLOEXEC | USER_MODE_ONLY;
             // SAFETY: makes a file descriptor.
-            opens(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) })
+            opens(unsafe { softfault::system_call!(libc::SYS_userfaultfd, flags) })
         }
     };
     let mut limit = core::mem::MaybeUninit::<libc::rlimit>::zeroed();
@@ -63,7 +63,7 @@ pub fn can_begin_in_child(memory: usize) -> bool {
     let limit = unsafe {
         let all = core::ptr::null::<libc::rlimit>();
         let number = libc::SYS_prlimit64;
-        libc::syscall(number, 0, libc::RLIMIT_NOFILE, all, limit.as_mut_ptr());
+        softfault::system_call!(number, 0, libc::RLIMIT_NOFILE, all, limit.as_mut_ptr());
         limit.assume_init()
     };
     let swap = options::get().swap.as_ref();
@@ -76,7 +76,7 @@ const USER_MODE_ONLY: libc::c_int = 1;
 fn open(path: &CStr, flags: c_int) -> c_long {
     let (at, flags) = (libc::AT_FDCWD, flags | libc::O_CLOEXEC);
     // SAFETY: a path that ends in zero.
-    unsafe { libc::syscall(libc::SYS_openat, at, path.as_ptr(), flags) }
+    unsafe { softfault::system_call!(libc::SYS_openat, at, path.as_ptr(), flags) }
 }
 
 /// Makes one by the device: a process may be allowed to open it, and not that.
@@ -86,12 +86,13 @@ fn by_device() -> bool {
     let device = open(c"/dev/userfaultfd", libc::O_RDWR);
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: makes a file descriptor.
-    let made = device >= 0 && opens(unsafe { libc::syscall(libc::SYS_ioctl, device, NEW, flags) });
+    let made = device >= 0
+        && opens(unsafe { softfault::system_call!(libc::SYS_ioctl, device, NEW, flags) });
     opens(device) && made
 }
 
 /// True if this is a descriptor, which was just made and nobody knows.
 fn opens(fd: c_long) -> bool {
     // SAFETY: closes the descriptor that was just made.
-    fd >= 0 && unsafe { libc::syscall(libc::SYS_close, fd) } == 0
+    fd >= 0 && unsafe { softfault::system_call!(libc::SYS_close, fd) } == 0
 }

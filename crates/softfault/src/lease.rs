@@ -33,7 +33,7 @@ impl ReadLease {
     /// somebody else's, EINVAL where its file system has no leases.
     pub fn take(file: BorrowedFd<'_>, thread: i32, signal: i32) -> io::Result<Self> {
         // SAFETY: only asks.
-        let here = unsafe { libc::syscall(libc::SYS_gettid) };
+        let here = unsafe { sync::system_call!(libc::SYS_gettid) };
         // A description of its own: the program's has an owner and a signal of its own.
         let path = format!("/proc/self/task/{here}/fd/{}\0", file.as_raw_fd());
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;

@@ -148,7 +148,7 @@ mod cgroup;
 mod errno;
 mod generation;
 #[doc(hidden)]
-pub use sync::{kernel_calls, stage};
+pub use sync::{kernel_calls, stage, system_call};
 mod signal;
 
 mod advice;

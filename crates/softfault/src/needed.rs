@@ -24,12 +24,12 @@ const FAULTS: &[Trial] = &[
     ("rt_sigprocmask", libc::EINVAL, || {
         let (set, nothing) = (0u64, null::<libc::c_void>());
         // SAFETY: the set is valid; the requested change of it is not.
-        unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NONE, &raw const set, nothing, SET) }
+        unsafe { sync::system_call!(libc::SYS_rt_sigprocmask, NONE, &raw const set, nothing, SET) }
     }),
     ("rt_sigaction", libc::EINVAL, || {
         let nothing = null::<libc::c_void>();
         // SAFETY: no signal has this number. The C library would refuse it without a call.
-        unsafe { libc::syscall(libc::SYS_rt_sigaction, 0, nothing, nothing, SET) }
+        unsafe { sync::system_call!(libc::SYS_rt_sigaction, 0, nothing, nothing, SET) }
     }),
     ("madvise", libc::EINVAL, || {
         // SAFETY: no range begins there.

@@ -21,7 +21,7 @@ pub unsafe fn mmap(
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
     let mapped =
-        unsafe { libc::syscall(MMAP, addr, bytes, protection, flags, fd, in_units(offset)) };
+        unsafe { crate::system_call!(MMAP, addr, bytes, protection, flags, fd, in_units(offset)) };
     pointer(mapped)
 }
 
@@ -31,7 +31,7 @@ pub unsafe fn mmap(
 /// As of the C library's.
 pub unsafe fn munmap(addr: *mut c_void, bytes: size_t) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_munmap, addr, bytes) as c_int }
+    unsafe { crate::system_call!(libc::SYS_munmap, addr, bytes) as c_int }
 }
 
 /// `mremap(2)` to an address: it is looked at with `MREMAP_FIXED` only.
@@ -46,7 +46,7 @@ pub unsafe fn mremap(
     to: *mut c_void,
 ) -> *mut c_void {
     // SAFETY: the caller's promise.
-    pointer(unsafe { libc::syscall(libc::SYS_mremap, addr, old, new, flags, to) })
+    pointer(unsafe { crate::system_call!(libc::SYS_mremap, addr, old, new, flags, to) })
 }
 
 /// `mprotect(2)`.
@@ -55,7 +55,7 @@ pub unsafe fn mremap(
 /// As of the C library's.
 pub unsafe fn mprotect(addr: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mprotect, addr, bytes, protection) as c_int }
+    unsafe { crate::system_call!(libc::SYS_mprotect, addr, bytes, protection) as c_int }
 }
 
 /// `madvise(2)`.
@@ -64,7 +64,7 @@ pub unsafe fn mprotect(addr: *mut c_void, bytes: size_t, protection: c_int) -> c
 /// As of the C library's.
 pub unsafe fn madvise(addr: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_madvise, addr, bytes, advice) as c_int }
+    unsafe { crate::system_call!(libc::SYS_madvise, addr, bytes, advice) as c_int }
 }
 
 /// `mincore(2)`.
@@ -73,7 +73,7 @@ pub unsafe fn madvise(addr: *mut c_void, bytes: size_t, advice: c_int) -> c_int 
 /// As of the C library's.
 pub unsafe fn mincore(addr: *mut c_void, bytes: size_t, there: *mut u8) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mincore, addr, bytes, there) as c_int }
+    unsafe { crate::system_call!(libc::SYS_mincore, addr, bytes, there) as c_int }
 }
 
 /// `mlock(2)`.
@@ -82,7 +82,7 @@ pub unsafe fn mincore(addr: *mut c_void, bytes: size_t, there: *mut u8) -> c_int
 /// As of the C library's.
 pub unsafe fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mlock, addr, bytes) as c_int }
+    unsafe { crate::system_call!(libc::SYS_mlock, addr, bytes) as c_int }
 }
 
 /// `munlock(2)`.
@@ -91,7 +91,7 @@ pub unsafe fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
 /// As of the C library's.
 pub unsafe fn munlock(addr: *const c_void, bytes: size_t) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_munlock, addr, bytes) as c_int }
+    unsafe { crate::system_call!(libc::SYS_munlock, addr, bytes) as c_int }
 }
 
 /// `msync(2)`.
@@ -100,7 +100,7 @@ pub unsafe fn munlock(addr: *const c_void, bytes: size_t) -> c_int {
 /// As of the C library's.
 pub unsafe fn msync(addr: *mut c_void, bytes: size_t, how: c_int) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_msync, addr, bytes, how) as c_int }
+    unsafe { crate::system_call!(libc::SYS_msync, addr, bytes, how) as c_int }
 }
 
 #[cfg(target_pointer_width = "64")]

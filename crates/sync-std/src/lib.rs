@@ -26,6 +26,7 @@ pub mod kernel_calls;
 pub mod pages;
 pub mod stage;
 pub mod stat;
+pub mod system_call;
 pub mod thread;
 pub mod wait;
 pub mod zeros;

@@ -31,7 +31,7 @@ impl WaitWord {
         };
         // SAFETY: the word is valid for the call, and so is the timeout.
         unsafe {
-            libc::syscall(
+            crate::system_call!(
                 libc::SYS_futex,
                 self.0.as_ptr(),
                 libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
@@ -48,7 +48,7 @@ impl WaitWord {
     pub fn wake(&self, count: u32) {
         // SAFETY: FUTEX_WAKE only uses the address as a key.
         unsafe {
-            libc::syscall(
+            crate::system_call!(
                 libc::SYS_futex,
                 self.0.as_ptr(),
                 libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,

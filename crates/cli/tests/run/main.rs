@@ -6,6 +6,7 @@ mod assurance;
 mod beside;
 mod budget;
 mod builds;
+mod by_syscall;
 mod calls;
 mod cases;
 mod command;

@@ -1,4 +1,4 @@
-//! The library's calls that change mappings.
+//! The library's calls that change mappings, and those by their numbers.
 
 use crate::source::{Sources, lines};
 use crate::{Broken, Rule};
@@ -16,6 +16,10 @@ pub const RULE: Rule = Rule {
         )],
         &[("crates/sync-std/src/pages.rs", "libc::munmap(a, b);")],
         &[("crates/softfault/src/a/b.rs", "use libc::{c_int, madvise};")],
+        &[(
+            "crates/preload/src/a.rs",
+            "unsafe { libc::syscall(libc::SYS_munmap, a, b) };",
+        )],
     ],
     good: &[
         (
@@ -27,21 +31,28 @@ pub const RULE: Rule = Rule {
             "unsafe { libc::mmap(a) };",
         ),
         (
-            "crates/sync-std/src/kernel_calls.rs",
-            "libc::syscall(libc::SYS_munmap, a, b)",
+            "crates/sync-std/src/system_call.rs",
+            "libc::syscall(number, a, b)",
         ),
     ],
 };
 
-const CALLS: [&str; 9] = [
-    "mmap", "munmap", "mremap", "mprotect", "madvise", "mincore", "mlock", "munlock", "msync",
+const CALLS: [&str; 10] = [
+    "syscall", "mmap", "munmap", "mremap", "mprotect", "madvise", "mincore", "mlock", "munlock",
+    "msync",
 ];
 
 fn check(sources: &Sources) -> Vec<Broken> {
     let mut broken = Vec::new();
-    for below in ["crates/softfault/src/", "crates/sync-std/src/"] {
+    for below in [
+        "crates/softfault/src/",
+        "crates/sync-std/src/",
+        "crates/preload/src/",
+    ] {
         for (path, text) in sources.rust_below(below) {
-            if path.contains("/tests/") || path.ends_with("/tests.rs") {
+            // It has the call for processors whose own instruction it does not know.
+            let is_way_down = path == "crates/sync-std/src/system_call.rs";
+            if path.contains("/tests/") || path.ends_with("/tests.rs") || is_way_down {
                 continue;
             }
             for (place, line) in lines(path, text) {

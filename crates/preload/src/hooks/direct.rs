@@ -115,78 +115,97 @@ unsafe fn are_direct(fd: c_int, vectors: *const iovec, count: c_int) -> bool {
     marked::is_any() && (0..count.max(0) as usize).any(is_direct)
 }
 
+/// A call that reads into memory: `read` gets where to, how many bytes, and how many were read before.
+///
+/// # Safety
+/// As of pread(2).
+#[inline]
+pub unsafe fn bytes_by(
+    fd: c_int,
+    (to, bytes): (*mut c_void, usize),
+    read: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
+) -> ssize_t {
+    match is_direct(fd, to, bytes) {
+        // SAFETY: the caller's promise.
+        true => unsafe { by_copies(to, bytes, read) },
+        false => read_into(fd, to, bytes, read),
+    }
+}
+
+/// A call that reads into the buffers of vectors: `read` gets vectors, and how many bytes were read before.
+///
+/// # Safety
+/// As of preadv(2).
+#[inline]
+pub unsafe fn vectors_by(
+    fd: c_int,
+    (vectors, count): (*const iovec, c_int),
+    mut read: impl FnMut(*const iovec, c_int, usize) -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if are_direct(fd, vectors, count) {
+            return vectors_by_copies(vectors, count, |to, bytes, done| {
+                let one = iovec {
+                    iov_base: to,
+                    iov_len: bytes,
+                };
+                read(&one, 1, done)
+            });
+        }
+        match usize::try_from(count) {
+            Ok(some) => vectors_into(vectors, some, |vectors, count| {
+                read(vectors, count as c_int, 0)
+            }),
+            // The kernel has an error for it.
+            Err(_) => read(vectors, count, 0),
+        }
+    }
+}
+
 hooks! {
     /// read(2).
     fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t = |next| {
-        match is_direct(fd, to, bytes) {
-            true => by_copies(to, bytes, |to, bytes, _| next(fd, to, bytes)),
-            false => read_into(fd, to, bytes, |to, bytes, _| next(fd, to, bytes)),
-        }
+        bytes_by(fd, (to, bytes), |to, bytes, _| next(fd, to, bytes))
     };
 
     /// pread(2).
     fn pread(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |next| {
-        match is_direct(fd, to, bytes) {
-            true => by_copies(to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
-            false => read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
-        }
+        bytes_by(fd, (to, bytes), |to, bytes, done| next(fd, to, bytes, at + done as off_t))
     };
 
     /// pread(2), by its other name.
     fn pread64(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |next| {
-        match is_direct(fd, to, bytes) {
-            true => by_copies(to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
-            false => read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t)),
-        }
+        bytes_by(fd, (to, bytes), |to, bytes, done| next(fd, to, bytes, at + done as off_t))
     };
 
     /// readv(2).
     fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t = |next| {
-        match are_direct(fd, vectors, count) {
-            true => vectors_by_copies(vectors, count, |to, bytes, _| {
-                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1)
-            }),
-            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int)),
-        }
+        vectors_by(fd, (vectors, count), |vectors, count, _| next(fd, vectors, count))
     };
 
     /// preadv(2).
     fn preadv(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |next| {
-        match are_direct(fd, vectors, count) {
-            true => vectors_by_copies(vectors, count, |to, bytes, done| {
-                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t)
-            }),
-            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int, at)),
-        }
+        vectors_by(fd, (vectors, count), |vectors, count, done| next(fd, vectors, count, at + done as off_t))
     };
 
     /// preadv(2), by its other name.
     fn preadv64(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |next| {
-        match are_direct(fd, vectors, count) {
-            true => vectors_by_copies(vectors, count, |to, bytes, done| {
-                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t)
-            }),
-            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int, at)),
-        }
+        vectors_by(fd, (vectors, count), |vectors, count, done| next(fd, vectors, count, at + done as off_t))
     };
 
     /// preadv2(2).
     fn preadv2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
-        match at >= 0 && are_direct(fd, vectors, count) {
-            true => vectors_by_copies(vectors, count, |to, bytes, done| {
-                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t, flags)
-            }),
-            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int, at, flags)),
-        }
+        vectors_by(fd, (vectors, count), |vectors, count, done| next(fd, vectors, count, behind(at, done), flags))
     };
 
     /// preadv2(2), by its other name.
     fn preadv64v2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
-        match at >= 0 && are_direct(fd, vectors, count) {
-            true => vectors_by_copies(vectors, count, |to, bytes, done| {
-                next(fd, &iovec { iov_base: to, iov_len: bytes }, 1, at + done as off_t, flags)
-            }),
-            false => vectors_into(vectors, count.max(0) as usize, |vectors, count| next(fd, vectors, count as c_int, at, flags)),
-        }
+        vectors_by(fd, (vectors, count), |vectors, count, done| next(fd, vectors, count, behind(at, done), flags))
     };
+}
+
+/// Where a call of preadv2(2) goes on. -1: where the file is, which moves with each.
+pub fn behind(at: off_t, done: usize) -> off_t {
+    if at == -1 { at } else { at + done as off_t }
 }

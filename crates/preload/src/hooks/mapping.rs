@@ -467,7 +467,7 @@ pub unsafe extern "C" fn remap_file_pages(
     let kernel = move || {
         // SAFETY: the caller's promise.
         unsafe {
-            libc::syscall(
+            softfault::system_call!(
                 libc::SYS_remap_file_pages,
                 addr,
                 bytes,

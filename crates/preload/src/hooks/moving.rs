@@ -126,7 +126,8 @@ pub unsafe extern "C" fn shmat(segment: c_int, addr: *const c_void, flags: c_int
     let replaces = flags & libc::SHM_REMAP != 0 && marked::is_any() && !inside::is_inside();
     let bytes = if replaces { segment_bytes(segment) } else { 0 };
     // SAFETY: the caller's promise.
-    let kernel = || unsafe { libc::syscall(libc::SYS_shmat, segment, addr, flags) as *mut c_void };
+    let kernel =
+        || unsafe { softfault::system_call!(libc::SYS_shmat, segment, addr, flags) as *mut c_void };
     match bytes > 0 && marked::may_be_taken(addr as usize, bytes) {
         true => replace(addr.cast_mut(), bytes, kernel),
         false => kernel(),
@@ -139,7 +140,7 @@ fn segment_bytes(segment: c_int) -> usize {
     let errno = call::errno();
     // SAFETY: fills the structure; zeros are a valid one.
     let about = unsafe {
-        libc::syscall(
+        softfault::system_call!(
             libc::SYS_shmctl,
             segment,
             libc::IPC_STAT,

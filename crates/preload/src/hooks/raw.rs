@@ -1,11 +1,12 @@
 //! syscall(2): system calls by their numbers. Those that read memory are made again where faults are signals
-//! (`again.rs`), and those that fork are forks.
+//! (`again.rs`), those that fork are forks, and those that change mappings are seen as by their names.
 
 use super::again::{Reads, again};
 use super::next::hooks;
-use super::receive::{bytes_into, read_into, vectors_into};
+use super::receive::{bytes_from, bytes_into, many_messages, message_into, vectors_into};
 use super::writes::{Destination, with_bytes, with_message, with_vectors};
-use crate::{fork, inside};
+use super::{direct, mapping, moving};
+use crate::{fork, inside, marked, mode};
 use libc::{c_char, c_int, c_long, c_void};
 
 /// A call's arguments.
@@ -107,6 +108,39 @@ fn by_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<[Reads; 3]> 
     }
 }
 
+/// A call that changes mappings, by the hook of its name.
+///
+/// # Safety
+/// As of the call.
+unsafe fn on_mappings(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c_long> {
+    let (addr, bytes) = (a as *mut c_void, b as usize);
+    // SAFETY: the caller's promise.
+    Some(unsafe {
+        match number {
+            libc::SYS_mmap => {
+                mapping::mmap(addr, bytes, c as c_int, d as c_int, e as c_int, f) as c_long
+            }
+            libc::SYS_munmap => mapping::munmap(addr, bytes).into(),
+            libc::SYS_mremap => {
+                moving::mremap(addr, bytes, c as usize, d as c_int, e as *mut c_void) as c_long
+            }
+            libc::SYS_mprotect => mapping::mprotect(addr, bytes, c as c_int).into(),
+            libc::SYS_pkey_mprotect => {
+                mapping::pkey_mprotect(addr, bytes, c as c_int, d as c_int).into()
+            }
+            libc::SYS_madvise => mapping::madvise(addr, bytes, c as c_int).into(),
+            libc::SYS_mlock => mapping::mlock(addr, bytes).into(),
+            libc::SYS_mlock2 => mapping::mlock2(addr, bytes, c as c_int).into(),
+            libc::SYS_remap_file_pages => {
+                let (page, flags) = (d as usize, e as c_int);
+                mapping::remap_file_pages(addr, bytes, c as c_int, page, flags).into()
+            }
+            libc::SYS_shmat => moving::shmat(a as c_int, b as *const c_void, c as c_int) as c_long,
+            _ => return None,
+        }
+    })
+}
+
 /// True if a call makes a child with memory and descriptors of its own, that goes on where its parent does.
 fn is_fork(number: c_long, [a, b, ..]: Arguments) -> bool {
     match number {
@@ -127,6 +161,9 @@ hooks! {
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long = |next| {
         if inside::is_inside() {
             return next(number, a, b, c, d, e, f);
+        }
+        if let Some(answer) = on_mappings(number, [a, b, c, d, e, f]) {
+            return answer;
         }
         let start = b as *const c_void;
         match number {
@@ -156,26 +193,43 @@ hooks! {
             }
             libc::SYS_pwritev | libc::SYS_pwritev2 => {
                 let vectors = (b as *const libc::iovec, c as usize);
-                // -1, of pwritev2(2): where the file is.
-                let behind = |done: usize| if d == -1 { d } else { d + done as c_long };
                 with_vectors(Destination::of(a as c_int), vectors, &[], |done, vectors, count| {
-                    next(number, a, vectors as c_long, count as c_long, behind(done), e, f) as isize
+                    next(number, a, vectors as c_long, count as c_long, direct::behind(d, done), e, f) as isize
                 }) as c_long
             }
-            libc::SYS_read => read_into(a as c_int, b as *mut c_void, c as usize, |to, bytes, _| {
+            libc::SYS_read => direct::bytes_by(a as c_int, (b as *mut c_void, c as usize), |to, bytes, _| {
                 next(number, a, to as c_long, bytes as c_long, d, e, f) as isize
             }) as c_long,
-            libc::SYS_pread64 => read_into(a as c_int, b as *mut c_void, c as usize, |to, bytes, done| {
+            libc::SYS_pread64 => direct::bytes_by(a as c_int, (b as *mut c_void, c as usize), |to, bytes, done| {
                 next(number, a, to as c_long, bytes as c_long, d + done as c_long, e, f) as isize
             }) as c_long,
-            libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 | libc::SYS_process_vm_readv => {
+            libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
+                let count = c_int::try_from(c).unwrap_or(-1);
+                let vectors = (b as *const libc::iovec, count);
+                direct::vectors_by(a as c_int, vectors, |vectors, count, done| {
+                    let at = direct::behind(d, done);
+                    next(number, a, vectors as c_long, c_long::from(count), at, e, f) as isize
+                }) as c_long
+            }
+            libc::SYS_process_vm_readv => {
                 vectors_into(b as *const libc::iovec, c as usize, |vectors, count| {
                     next(number, a, vectors as c_long, count as c_long, d, e, f) as isize
                 }) as c_long
             }
-            libc::SYS_recvfrom if e == 0 => bytes_into(b as *mut c_void, c as usize, |to| {
-                next(number, a, to as c_long, c, d, e, f) as isize
+            libc::SYS_recvfrom => bytes_from((b as *mut c_void, c as usize), (e as *mut _, f as *mut _), |to, from, len| {
+                next(number, a, to as c_long, c, d, from as c_long, len as c_long) as isize
             }) as c_long,
+            libc::SYS_recvmsg => message_into(b as *mut libc::msghdr, |message| {
+                next(number, a, message as c_long, c, d, e, f) as isize
+            }) as c_long,
+            libc::SYS_recvmmsg if mode::is_signals() && marked::is_any() => {
+                let messages = (b as *mut libc::mmsghdr, c as libc::c_uint);
+                many_messages(messages, d as c_int, e as *mut libc::timespec, |message, flags| {
+                    message_into(message, |message| {
+                        next(libc::SYS_recvmsg, a, message as c_long, c_long::from(flags), 0, 0, 0) as isize
+                    })
+                }).into()
+            }
             libc::SYS_getrandom => bytes_into(a as *mut c_void, b as usize, |to| {
                 next(number, to as c_long, b, c, d, e, f) as isize
             }) as c_long,

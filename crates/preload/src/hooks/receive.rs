@@ -94,7 +94,7 @@ fn is_file(fd: c_int) -> bool {
     let mut about = core::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fills the structure; zeros are a valid one.
     let mode = unsafe {
-        libc::syscall(libc::SYS_fstat, fd, about.as_mut_ptr());
+        softfault::system_call!(libc::SYS_fstat, fd, about.as_mut_ptr());
         about.assume_init().st_mode
     };
     call::set_errno(errno);
@@ -164,7 +164,7 @@ pub unsafe fn vectors_into(
 ///
 /// # Safety
 /// As of recvmsg(2).
-unsafe fn message_into(
+pub unsafe fn message_into(
     message: *mut msghdr,
     mut call: impl FnMut(*mut msghdr) -> ssize_t,
 ) -> ssize_t {
@@ -245,11 +245,7 @@ hooks! {
 
     /// recvfrom(2).
     fn recvfrom(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = |next| {
-        let (name, about) = (BounceBuffer::of(from.cast(), length(from.cast(), len), false), BounceBuffer::of(len.cast(), size(len), true));
-        let answer = bytes_into(to, bytes, |to| next(fd, to, bytes, flags, name.place().cast(), about.place().cast()));
-        about.end(if answer < 0 { 0 } else { size(len) });
-        name.end(if answer < 0 { 0 } else { length(from.cast(), len) });
-        answer
+        bytes_from((to, bytes), (from, len), |to, from, len| next(fd, to, bytes, flags, from, len))
     };
 
     /// recvmsg(2).
@@ -262,21 +258,7 @@ hooks! {
         if !mode::is_signals() || !marked::is_any() {
             return next(fd, messages, count, flags, time);
         }
-        let mut done: c_int = 0;
-        for at in 0..count as usize {
-            let message = messages.add(at);
-            let wait = match done > 0 && (flags & libc::MSG_WAITFORONE != 0 || !time.is_null()) {
-                true => libc::MSG_DONTWAIT,
-                false => 0,
-            };
-            let got = recvmsg(fd, &raw mut (*message).msg_hdr, flags & !libc::MSG_WAITFORONE | wait);
-            if got < 0 {
-                return if done > 0 { done } else { -1 };
-            }
-            (*message).msg_len = got as c_uint;
-            done += 1;
-        }
-        done
+        many_messages((messages, count), flags, time, |message, flags| recvmsg(fd, message, flags))
     };
 
     /// process_vm_readv(2): its source is another process's.
@@ -387,6 +369,102 @@ hooks! {
             next(of, buffer)
         }
     };
+}
+
+/// A call that receives bytes, and the name of their sender.
+///
+/// # Safety
+/// As of recvfrom(2).
+pub unsafe fn bytes_from(
+    (to, bytes): (*mut c_void, usize),
+    (from, len): (*mut sockaddr, *mut socklen_t),
+    call: impl FnOnce(*mut c_void, *mut sockaddr, *mut socklen_t) -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise, here and below.
+    let name = BounceBuffer::of(from.cast(), unsafe { length(from.cast(), len) }, false);
+    let about = BounceBuffer::of(len.cast(), size(len), true);
+    let answer = bytes_into(to, bytes, |to| {
+        call(to, name.place().cast(), about.place().cast())
+    });
+    if answer >= 0 {
+        about.end(size(len));
+        // SAFETY: as above.
+        name.end(unsafe { length(from.cast(), len) });
+    }
+    answer
+}
+
+/// A call that receives many messages, one after the other. As the kernel does, it looks at the time when a message has
+/// come, not while it waits for one. An error after the first message is not said, where the kernel keeps it for the next call.
+///
+/// # Safety
+/// As of recvmmsg(2).
+pub unsafe fn many_messages(
+    (messages, count): (*mut mmsghdr, c_uint),
+    flags: c_int,
+    time: *mut timespec,
+    mut receive: impl FnMut(*mut msghdr, c_int) -> ssize_t,
+) -> c_int {
+    // SAFETY: the caller's promise, here and below.
+    let until = match unsafe { time.as_ref() } {
+        Some(time) if time.tv_sec < 0 || !(0..SECOND).contains(&time.tv_nsec) => {
+            call::set_errno(libc::EINVAL);
+            return -1;
+        }
+        Some(time) => Some(now() + nanoseconds(time)),
+        None => None,
+    };
+    let waits_for_one = flags & libc::MSG_WAITFORONE != 0;
+    let mut flags = flags & !libc::MSG_WAITFORONE;
+    let mut done = 0;
+    while done < count {
+        // SAFETY: as above.
+        let message = unsafe { &mut *messages.add(done as usize) };
+        let got = receive(&mut message.msg_hdr, flags);
+        if got < 0 {
+            return if done > 0 { done as c_int } else { -1 };
+        }
+        message.msg_len = got as c_uint;
+        done += 1;
+        if waits_for_one {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        if let Some(until) = until {
+            let left = (until - now()).max(0);
+            // SAFETY: as above.
+            unsafe {
+                *time = timespec {
+                    tv_sec: (left / i128::from(SECOND)) as libc::time_t,
+                    tv_nsec: (left % i128::from(SECOND)) as c_long,
+                };
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        if message.msg_hdr.msg_flags & libc::MSG_OOB != 0 {
+            break;
+        }
+    }
+    done as c_int
+}
+
+const SECOND: c_long = 1_000_000_000;
+
+/// A time in nanoseconds, of any number of seconds.
+fn nanoseconds(time: &timespec) -> i128 {
+    i128::from(time.tv_sec) * i128::from(SECOND) + i128::from(time.tv_nsec)
+}
+
+/// The time that the kernel looks at.
+fn now() -> i128 {
+    let mut now = core::mem::MaybeUninit::<timespec>::zeroed();
+    let at = now.as_mut_ptr();
+    // SAFETY: fills the structure; zeros are a valid one.
+    unsafe {
+        softfault::system_call!(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, at);
+        nanoseconds(now.assume_init_ref())
+    }
 }
 
 /// A call that receives a string, and answers where it is.

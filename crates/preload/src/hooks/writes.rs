@@ -56,10 +56,10 @@ impl Destination {
         let (mut kind, mut bytes) = (0, size_of::<c_int>() as libc::socklen_t);
         // SAFETY: both calls fill what they are given; zeros are a valid structure.
         let (mode, is_stream) = unsafe {
-            libc::syscall(libc::SYS_fstat, self.fd, about.as_mut_ptr());
+            softfault::system_call!(libc::SYS_fstat, self.fd, about.as_mut_ptr());
             let (level, name) = (libc::SOL_SOCKET, libc::SO_TYPE);
             let to: *mut c_int = &mut kind;
-            libc::syscall(libc::SYS_getsockopt, self.fd, level, name, to, &mut bytes);
+            softfault::system_call!(libc::SYS_getsockopt, self.fd, level, name, to, &mut bytes);
             (about.assume_init().st_mode, kind == libc::SOCK_STREAM)
         };
         set_errno(before);
@@ -86,7 +86,7 @@ impl Destination {
         let (one, none): (*mut libc::pollfd, *const c_void) = (&mut one, core::ptr::null());
         // SAFETY: one descriptor is asked about; its answer is there.
         unsafe {
-            libc::syscall(libc::SYS_ppoll, one, 1, &at_once, none, 0) == 1
+            softfault::system_call!(libc::SYS_ppoll, one, 1, &at_once, none, 0) == 1
                 && (*one).revents & libc::POLLOUT != 0
         }
     }
@@ -158,7 +158,7 @@ impl Rest {
             // SAFETY: asks about a page.
             let asked = unsafe {
                 let to: *mut u8 = &mut there;
-                libc::syscall(libc::SYS_mincore, page.start, PAGE, to)
+                softfault::system_call!(libc::SYS_mincore, page.start, PAGE, to)
             };
             asked == 0 && there & 1 == 0
         })

@@ -73,7 +73,7 @@ impl Member {
         if self.wake_word.fetch_or(bit, Ordering::Release) & bit == 0 {
             let (wake, all) = (libc::FUTEX_WAKE, i32::MAX);
             // SAFETY: the word is mapped for ever.
-            unsafe { libc::syscall(libc::SYS_futex, self.wake_word.as_ptr(), wake, all) };
+            unsafe { softfault::system_call!(libc::SYS_futex, self.wake_word.as_ptr(), wake, all) };
         }
     }
 
@@ -95,7 +95,9 @@ impl Member {
             let left = left.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
             let wait = libc::FUTEX_WAIT;
             // SAFETY: the word is mapped for ever, and the time is there.
-            unsafe { libc::syscall(libc::SYS_futex, self.wake_word.as_ptr(), wait, woken, left) };
+            unsafe {
+                softfault::system_call!(libc::SYS_futex, self.wake_word.as_ptr(), wait, woken, left)
+            };
         }
     }
 }

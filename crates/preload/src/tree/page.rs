@@ -290,7 +290,7 @@ fn sweep(directory: &Path) {
             page.give_up(&path, None);
             // SAFETY: mapped above, and nobody refers to it any more.
             unsafe {
-                libc::munmap(
+                softfault::kernel_calls::munmap(
                     core::ptr::from_ref(page).cast_mut().cast(),
                     size_of::<Page>(),
                 )

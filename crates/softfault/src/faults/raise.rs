@@ -23,7 +23,7 @@ const KCMP_VM: c_int = 1;
 /// The kernel's number of the calling thread.
 pub(super) fn this_thread() -> u32 {
     // SAFETY: only asks.
-    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+    unsafe { sync::system_call!(libc::SYS_gettid) as u32 }
 }
 
 /// Raises SIGBUS in a thread that sleeps in its touch of `addr`, or did so a moment ago. It ends the process
@@ -35,7 +35,7 @@ pub(super) fn raise(thread: u32, addr: usize) {
     }
     // A child that shares our memory (vfork), or a thread that has ended.
     // SAFETY: only asks.
-    let shares = unsafe { libc::syscall(libc::SYS_kcmp, process, thread, KCMP_VM, 0, 0) == 0 };
+    let shares = unsafe { sync::system_call!(libc::SYS_kcmp, process, thread, KCMP_VM, 0, 0) == 0 };
     if shares {
         let sent = send(thread, thread, addr);
         if sent != 0 || blocks(thread) {
@@ -48,7 +48,7 @@ pub(super) fn raise(thread: u32, addr: usize) {
 /// Raises it in a thread of this process; `false` if there is no such thread.
 fn queue(process: u32, thread: u32, addr: usize) -> bool {
     // SAFETY: sends nothing.
-    let there = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) == 0 };
+    let there = unsafe { sync::system_call!(libc::SYS_tgkill, process, thread, 0) == 0 };
     if !there {
         return false;
     }
@@ -69,7 +69,7 @@ fn send(process: u32, thread: u32, addr: usize) -> c_long {
     };
     let (call, info) = (libc::SYS_rt_tgsigqueueinfo, &raw mut info);
     // SAFETY: the structure has the layout that the call takes.
-    unsafe { libc::syscall(call, process, thread, libc::SIGBUS, info) }
+    unsafe { sync::system_call!(call, process, thread, libc::SIGBUS, info) }
 }
 
 fn is_ignored() -> bool {

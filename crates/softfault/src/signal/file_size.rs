@@ -23,7 +23,7 @@ pub fn without_file_size_signal<T>(call: impl FnOnce() -> Result<T, c_int>) -> R
         );
         // SAFETY: takes a pending signal of the set, if there is one.
         unsafe {
-            libc::syscall(
+            sync::system_call!(
                 libc::SYS_rt_sigtimedwait,
                 set,
                 info,
@@ -44,6 +44,6 @@ fn change(how: c_int, set: Set) -> Set {
     let mut before: Set = 0;
     let bytes = size_of::<Set>();
     // SAFETY: sets of the kernel's size; changes this thread's mask.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, how, &set, &mut before, bytes) };
+    unsafe { sync::system_call!(libc::SYS_rt_sigprocmask, how, &set, &mut before, bytes) };
     before
 }

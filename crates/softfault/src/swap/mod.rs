@@ -120,9 +120,9 @@ impl Swap {
         // SAFETY: makes a file without a name, and closes it.
         let made = unsafe {
             let number = libc::SYS_openat;
-            let made = libc::syscall(number, libc::AT_FDCWD, dir.as_ptr(), flags, 0o600);
+            let made = sync::system_call!(number, libc::AT_FDCWD, dir.as_ptr(), flags, 0o600);
             match made {
-                0.. => libc::syscall(libc::SYS_close, made) == 0,
+                0.. => sync::system_call!(libc::SYS_close, made) == 0,
                 // There is another way in a directory that has no such files.
                 _ => matches!(
                     io::Error::last_os_error().raw_os_error(),

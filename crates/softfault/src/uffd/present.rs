@@ -198,7 +198,7 @@ fn is_refused(page: usize) -> bool {
     // SAFETY: reads a page of a window of ours, if it can, and changes nothing.
     let answer = unsafe {
         let nothing = core::ptr::null_mut::<c_void>();
-        libc::syscall(libc::SYS_rt_sigprocmask, NO_WAY, page, nothing, MASK_BYTES)
+        sync::system_call!(libc::SYS_rt_sigprocmask, NO_WAY, page, nothing, MASK_BYTES)
     };
     answer != 0 && errno() == libc::EFAULT
 }

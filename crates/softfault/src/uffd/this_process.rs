@@ -41,7 +41,7 @@ impl ThisProcess {
                 let count = ranges.len();
                 let call = libc::SYS_process_madvise;
                 // SAFETY: the caller's promise.
-                match unsafe { libc::syscall(call, PIDFD_SELF, start, count, advice, 0) } {
+                match unsafe { sync::system_call!(call, PIDFD_SELF, start, count, advice, 0) } {
                     done if done >= 0 => Ok(done as usize),
                     _ => Err(errno()),
                 }

@@ -147,7 +147,7 @@ impl Aio {
             let answer = unsafe {
                 match through {
                     FileHandle::Number(..) => {
-                        let answer = libc::syscall(libc::SYS_io_submit, context, left, list);
+                        let answer = sync::system_call!(libc::SYS_io_submit, context, left, list);
                         errno::check_long(answer).map(|taken| taken as usize)
                     }
                     FileHandle::Table(guarded, _) => {
@@ -172,7 +172,7 @@ impl Aio {
         let mut time = timespec(wait_ns);
         // SAFETY: the events are written for at most their number.
         let answer = unsafe {
-            libc::syscall(
+            sync::system_call!(
                 libc::SYS_io_getevents,
                 self.context,
                 libc::c_long::from(wait_ns > 0),
@@ -244,7 +244,7 @@ impl Aio {
         let entries = self.submitting.lock().entries.len();
         if !idle::keep(self.context, entries) {
             // SAFETY: no memory involved; waits for the reads in flight.
-            unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+            unsafe { sync::system_call!(libc::SYS_io_destroy, self.context) };
         }
     }
 }
@@ -261,7 +261,7 @@ fn key_and_flags(flags: u32) -> [u32; 2] {
 fn set_up(entries: usize) -> Result<libc::c_ulong, i32> {
     let mut context: libc::c_ulong = 0;
     // SAFETY: the call stores the context, which is zero before.
-    let answer = unsafe { libc::syscall(libc::SYS_io_setup, entries, &raw mut context) };
+    let answer = unsafe { sync::system_call!(libc::SYS_io_setup, entries, &raw mut context) };
     errno::check_long(answer)?;
     Ok(context)
 }

@@ -172,7 +172,7 @@ mod tests {
         unsafe {
             assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
             let others = [
-                libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) as RawFd,
+                sync::system_call!(libc::SYS_userfaultfd, libc::O_CLOEXEC | 1) as RawFd,
                 libc::eventfd(0, libc::EFD_CLOEXEC),
             ];
             let all = ends.into_iter().chain(others);

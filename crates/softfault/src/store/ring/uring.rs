@@ -180,7 +180,7 @@ impl Uring {
         // the structure that the kernel expects, without it there are none.
         let entered = unsafe {
             let call = libc::SYS_io_uring_enter;
-            libc::syscall(call, fd, submit, wait, flags, arguments, bytes)
+            sync::system_call!(call, fd, submit, wait, flags, arguments, bytes)
         };
         match entered {
             0.. => Ok(entered as usize),
