@@ -1,27 +1,42 @@
 //! A mark in a thread that is in softfault: its calls are softfault's, and go to the kernel.
 
 use core::cell::Cell;
-use core::mem::MaybeUninit;
+use softfault::NoCancel;
 
 thread_local! {
     /// Without a destructor: looking at it allocates nothing.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Signals that a thread raises by its own instructions.
-const SYNCHRONOUS: [libc::c_int; 6] = [
+/// Signals that a thread raises by its own instructions, a fault of ours among them, and the C library's for `setuid(2)` of all
+/// threads, which waits for each.
+const UNMASKED: [libc::c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
     libc::SIGILL,
     libc::SIGFPE,
     libc::SIGTRAP,
     libc::SIGSYS,
+    softfault::SIGCANCEL + 1,
 ];
 
-/// A thread that is in softfault, with all signals masked and errno kept.
+/// The kernel's mask of all others.
+const MASK: u64 = {
+    let (mut mask, mut at) = (u64::MAX, 0);
+    while at < UNMASKED.len() {
+        mask &= !(1 << (UNMASKED[at] - 1));
+        at += 1;
+    }
+    mask
+};
+
+/// A thread that is in softfault, with all signals masked and errno kept. Nobody cancels it: it may hold locks, and what it
+/// does for the program is no cancellation point.
 pub struct Inside {
-    mask: libc::sigset_t,
+    mask: u64,
     errno: libc::c_int,
+    /// Dropped after the mask is restored.
+    _no_cancel: NoCancel,
 }
 
 /// True in a thread that is in softfault.
@@ -35,39 +50,29 @@ pub fn enter() -> Option<Inside> {
         return None;
     }
     let errno = crate::call::errno();
-    let mut all = MaybeUninit::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: both sets are filled before they are used.
-    let mask = unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        // Signals that the thread raises itself: a fault of ours among them.
-        for signal in SYNCHRONOUS {
-            libc::sigdelset(all.as_mut_ptr(), signal);
-        }
-        set_mask(all.as_ptr(), before.as_mut_ptr());
-        before.assume_init()
-    };
+    // First: a thread of the asynchronous type is cancelled anywhere, where that is not disabled.
+    let no_cancel = softfault::cancel_disabled();
+    let mask = set_mask(MASK);
     INSIDE.set(true);
-    Some(Inside { mask, errno })
+    Some(Inside {
+        mask,
+        errno,
+        _no_cancel: no_cancel,
+    })
 }
 
-/// Sets the thread's mask past the hooks, which may have to enter for it.
-///
-/// # Safety
-/// As of sigprocmask(2).
-unsafe fn set_mask(mask: *const libc::sigset_t, before: *mut libc::sigset_t) {
-    /// Bytes of the kernel's set.
-    const BYTES: usize = 8;
-    let (number, how) = (libc::SYS_rt_sigprocmask, libc::SIG_SETMASK);
-    // SAFETY: the caller's promise; the C library's set begins with the kernel's.
-    unsafe { softfault::system_call!(number, how, mask, before, BYTES) };
+/// Sets the thread's mask past the hooks, which may have to enter for it; the mask before.
+fn set_mask(mask: u64) -> u64 {
+    let (number, how, mut before) = (libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, 0_u64);
+    // SAFETY: two sets of the kernel's size.
+    unsafe { softfault::system_call!(number, how, &mask, &mut before, size_of::<u64>()) };
+    before
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(false);
-        // SAFETY: the mask that was in force before.
-        unsafe { set_mask(&self.mask, core::ptr::null_mut()) };
+        set_mask(self.mask);
         crate::call::set_errno(self.errno);
     }
 }

@@ -150,6 +150,8 @@ mod generation;
 #[doc(hidden)]
 pub use sync::{kernel_calls, stage, system_call};
 mod signal;
+#[doc(hidden)]
+pub use signal::{NoCancel, SIGCANCEL, cancel_disabled};
 
 mod advice;
 mod error;

@@ -8,6 +8,7 @@ mod budget;
 mod builds;
 mod by_syscall;
 mod calls;
+mod cancel;
 mod cases;
 mod command;
 mod documented;

@@ -5,11 +5,11 @@
 //! (`receive.rs` has the others). The memory is touched then, in the program's thread, and the call is made again. Nothing is allocated: a hook
 //! may be called where the program must not allocate.
 
-use crate::call::{self, errno};
+use super::bounce::Temporary;
+use crate::call::errno;
 use crate::{marked, mode};
 use core::mem::MaybeUninit;
 use core::ops::Range;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use libc::{c_char, c_int, c_void, iovec, mmsghdr, msghdr, ssize_t};
 
@@ -214,21 +214,12 @@ pub fn with_copy<T: Answer>(
         unsafe { copy.copy_from_nonoverlapping(start.cast(), bytes) };
         return call(copy.cast_const().cast());
     }
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: new memory, which is unmapped when the call is over; the program hands the bytes to the kernel to be read.
-    unsafe {
-        let copy = call::mmap(null_mut(), bytes.max(1), protection, flags, -1, 0);
-        if copy == libc::MAP_FAILED {
-            return call(start);
-        }
-        core::ptr::copy_nonoverlapping(start.cast::<u8>(), copy.cast(), bytes);
-        let answer = call(copy);
-        let errno = errno();
-        call::any(libc::SYS_munmap, [copy as usize, bytes.max(1), 0, 0]);
-        call::set_errno(errno);
-        answer
-    }
+    let Some(copy) = Temporary::new(bytes) else {
+        return call(start);
+    };
+    // SAFETY: there is room for so many; the program hands the bytes to the kernel to be read.
+    unsafe { copy.start().copy_from_nonoverlapping(start, bytes) };
+    call(copy.start())
 }
 
 /// The same of a string, where it may have been taken: for calls that read it where no hook is.

@@ -19,14 +19,13 @@ pub struct BounceBuffer {
 }
 
 /// Where the call has its memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum BouncePlace {
     /// In the program's own.
     Own,
     /// On the stack.
     Small,
     /// In a mapping.
-    Mapped(*mut c_void),
+    Mapped(Temporary),
 }
 
 impl BounceBuffer {
@@ -55,7 +54,7 @@ impl BounceBuffer {
     pub fn begin(&mut self, is_read: bool) {
         self.place = match self.bytes <= SMALL {
             true => BouncePlace::Small,
-            false => self.map(),
+            false => Temporary::new(self.bytes).map_or(BouncePlace::Own, BouncePlace::Mapped),
         };
         if is_read && self.is_aside() {
             // SAFETY: the program hands so many bytes to the kernel; the place has room for them.
@@ -63,30 +62,17 @@ impl BounceBuffer {
         }
     }
 
-    fn map(&self) -> BouncePlace {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let errno = call::errno();
-        // SAFETY: new memory.
-        let made = unsafe { call::mmap(null_mut(), self.bytes, protection, flags, -1, 0) };
-        call::set_errno(errno);
-        match made {
-            libc::MAP_FAILED => BouncePlace::Own,
-            made => BouncePlace::Mapped(made),
-        }
-    }
-
     /// True if the call has memory elsewhere.
     pub fn is_aside(&self) -> bool {
-        self.place != BouncePlace::Own
+        !matches!(self.place, BouncePlace::Own)
     }
 
     /// The address for the call: it does not move until the call is over.
     pub fn place(&self) -> *mut c_void {
-        match self.place {
+        match &self.place {
             BouncePlace::Own => self.to,
             BouncePlace::Small => self.small.get().cast(),
-            BouncePlace::Mapped(made) => made,
+            BouncePlace::Mapped(made) => made.start(),
         }
     }
 
@@ -107,14 +93,41 @@ impl BounceBuffer {
 
     #[cold]
     fn give(self, bytes: usize) {
+        // SAFETY: the program lets the kernel write to so many bytes.
+        unsafe { (self.to).copy_from_nonoverlapping(self.place(), bytes.min(self.bytes)) };
+    }
+}
+
+/// A new mapping of the kernel's, for as long as a call lasts. It also goes where the call does not come back, because the
+/// thread is cancelled in it.
+pub struct Temporary {
+    start: *mut c_void,
+    bytes: usize,
+}
+
+impl Temporary {
+    /// Of so many bytes, at least one; `None` if there is no room. errno stays.
+    pub fn new(bytes: usize) -> Option<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let (errno, bytes) = (call::errno(), bytes.max(1));
+        // SAFETY: new memory.
+        let start = unsafe { call::mmap(null_mut(), bytes, protection, flags, -1, 0) };
+        call::set_errno(errno);
+        (start != libc::MAP_FAILED).then_some(Self { start, bytes })
+    }
+
+    /// Where it is.
+    pub fn start(&self) -> *mut c_void {
+        self.start
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
         let errno = call::errno();
-        // SAFETY: the program lets the kernel write to so many bytes; the new mapping is unmapped once.
-        unsafe {
-            (self.to).copy_from_nonoverlapping(self.place(), bytes.min(self.bytes));
-            if let BouncePlace::Mapped(made) = self.place {
-                call::any(libc::SYS_munmap, [made as usize, self.bytes, 0, 0]);
-            }
-        }
+        // SAFETY: mapped above, and nobody's.
+        unsafe { call::any(libc::SYS_munmap, [self.start as usize, self.bytes, 0, 0]) };
         call::set_errno(errno);
     }
 }

@@ -1,6 +1,7 @@
 //! Reads past the page cache (O_DIRECT) into private memory that was taken: a device writes to the page that was there
 //! when the call began, and the page may be evicted meanwhile. So it writes to memory of the kernel's, which is copied.
 
+use super::bounce::Temporary;
 use super::next::hooks;
 use super::receive::{read_into, vectors_into};
 use crate::{call, inside, marked, mode};
@@ -22,26 +23,6 @@ fn is_direct(fd: c_int, to: *const c_void, bytes: usize) -> bool {
     flags >= 0 && flags & libc::O_DIRECT != 0
 }
 
-/// Memory to read into, aligned as any device wants it.
-struct AlignedBuffer(*mut c_void);
-
-impl AlignedBuffer {
-    fn new() -> Option<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: new memory.
-        let made = unsafe { call::mmap(core::ptr::null_mut(), STEP, protection, flags, -1, 0) };
-        (made != libc::MAP_FAILED).then_some(Self(made))
-    }
-}
-
-impl Drop for AlignedBuffer {
-    fn drop(&mut self) {
-        // SAFETY: mapped above, and nobody's.
-        unsafe { call::any(libc::SYS_munmap, [self.0 as usize, STEP, 0, 0]) };
-    }
-}
-
 /// Reads into `bytes` bytes by `read`, which gets where to read, how much, and how much was read before.
 ///
 /// # Safety
@@ -51,21 +32,22 @@ unsafe fn by_copies(
     bytes: usize,
     mut read: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
 ) -> ssize_t {
-    let Some(aside) = AlignedBuffer::new() else {
+    // Pages: aligned as any device wants it.
+    let Some(aside) = Temporary::new(STEP) else {
         call::set_errno(libc::ENOMEM);
         return -1;
     };
     let mut done = 0;
     while done < bytes {
         let want = STEP.min(bytes - done);
-        let got = read(aside.0, want, done);
+        let got = read(aside.start(), want, done);
         if got < 0 {
             return if done > 0 { done as ssize_t } else { got };
         }
         // SAFETY: so much was read; the caller's promise.
         unsafe {
             to.byte_add(done)
-                .copy_from_nonoverlapping(aside.0, got as usize)
+                .copy_from_nonoverlapping(aside.start(), got as usize)
         };
         done += got as usize;
         if (got as usize) < want {

@@ -79,7 +79,7 @@ macro_rules! hooks {
         #[allow(non_upper_case_globals)]
         mod nexts {
             use super::*;
-            $(pub static $name: $crate::hooks::next::Next<unsafe extern "C" fn($($type),*) $(-> $answer)?> =
+            $(pub static $name: $crate::hooks::next::Next<unsafe extern "C-unwind" fn($($type),*) $(-> $answer)?> =
                 $crate::hooks::next::Next::new(
                     match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                         Ok(name) => name,
@@ -97,7 +97,7 @@ macro_rules! hooks {
         /// # Safety
         /// As of the C library's.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $answer)? {
+        pub unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $answer)? {
             let $next = nexts::$name.get();
             // SAFETY: the caller's promise.
             unsafe { $body }

@@ -78,7 +78,7 @@ pub unsafe fn without(set: *const sigset_t, place: &mut MaybeUninit<sigset_t>) -
 /// # Safety
 /// As of pthread_sigmask(3).
 unsafe fn change_mask(
-    next: unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int,
+    next: unsafe extern "C-unwind" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int,
     how: c_int,
     set: *const sigset_t,
     before: *mut sigset_t,
@@ -124,7 +124,7 @@ unsafe fn change_mask(
 /// # Safety
 /// As of the C library's.
 unsafe fn change_action(
-    next: unsafe extern "C" fn(c_int, *const Action, *mut Action) -> c_int,
+    next: unsafe extern "C-unwind" fn(c_int, *const Action, *mut Action) -> c_int,
     signal: c_int,
     action: *const Action,
     before: *mut Action,
@@ -208,7 +208,7 @@ unsafe fn set_handler(
     signal: c_int,
     handler: sighandler_t,
     flags: c_int,
-    next: unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t,
+    next: unsafe extern "C-unwind" fn(c_int, sighandler_t) -> sighandler_t,
 ) -> sighandler_t {
     // SAFETY: the caller's promise.
     sigbus_handler_as(signal, handler, flags).unwrap_or_else(|| unsafe { next(signal, handler) })

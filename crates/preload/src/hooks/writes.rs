@@ -6,7 +6,8 @@
 //! and where there is room for it at once: the kernel has looked for room before it came to the page.
 
 use super::again::{COPIED, PAGE, Reads, touch};
-use crate::call::{self, errno, set_errno};
+use super::bounce::Temporary;
+use crate::call::{errno, set_errno};
 use crate::{marked, mode};
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -305,31 +306,22 @@ fn with_copies(
     let each = || (0..count).map(|at| unsafe { vectors.add(at).read() });
     let all = each().fold(0_usize, |sum, vector| sum.saturating_add(vector.iov_len));
     let bytes = all.min(most);
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: new memory, which is unmapped when the call is over.
-    unsafe {
-        let copy = call::mmap(null_mut(), bytes.max(1), protection, flags, -1, 0);
-        if copy == libc::MAP_FAILED {
-            return (call(vectors, count), all);
-        }
-        let mut done = 0;
-        for vector in each() {
-            let some = vector.iov_len.min(bytes - done);
-            let to = copy.wrapping_byte_add(done).cast::<u8>();
-            to.copy_from_nonoverlapping(vector.iov_base.cast::<u8>(), some);
-            done += some;
-        }
-        let one = iovec {
-            iov_base: copy,
-            iov_len: bytes,
-        };
-        let answer = call(&one, 1);
-        let errno = errno();
-        call::any(libc::SYS_munmap, [copy as usize, bytes.max(1), 0, 0]);
-        set_errno(errno);
-        (answer, bytes)
+    let Some(copy) = Temporary::new(bytes) else {
+        return (call(vectors, count), all);
+    };
+    let mut done = 0;
+    for vector in each() {
+        let some = vector.iov_len.min(bytes - done);
+        let to = copy.start().wrapping_byte_add(done);
+        // SAFETY: there is room for so many; the program hands them to the kernel to be read.
+        unsafe { to.copy_from_nonoverlapping(vector.iov_base, some) };
+        done += some;
     }
+    let one = iovec {
+        iov_base: copy.start(),
+        iov_len: bytes,
+    };
+    (call(&one, 1), bytes)
 }
 
 /// sendmsg(2), and its like: the name and the control data go with the first bytes only.

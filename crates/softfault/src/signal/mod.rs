@@ -10,7 +10,7 @@ mod file_size;
 mod mask;
 
 pub(crate) use access::is_write;
-pub(crate) use cancel::{SIGCANCEL, disabled as cancel_disabled};
+pub use cancel::{NoCancel, SIGCANCEL, disabled as cancel_disabled};
 pub use file_size::without_file_size_signal;
 pub(crate) use mask::all;
 pub use mask::{Masked, PendingIn, mask_all, masked};
