@@ -4,7 +4,7 @@
 
 use crate::count::{self, Decline};
 use crate::decide::{self, Call};
-use crate::{give, inside, options, stats, table, take};
+use crate::{give, inside, mode, options, private, stats, table, take};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::os::fd::RawFd;
 
@@ -88,10 +88,18 @@ fn how(why: Decline) -> Option<String> {
         }
         Decline::PrivateWritable => "--swap DIR takes it".to_owned(),
         Decline::NoFaults => table::lock().refused.clone()?,
+        Decline::Error if mode::has_few_descriptors() => {
+            "RLIMIT_NOFILE is low, `ulimit -n 64` is enough".to_owned()
+        }
         Decline::SwapFull => {
             let mut table = table::lock();
             let engine = take::engine_of_private(&mut table).ok()?;
             let (promised, all) = table.private.swap(&engine)?;
+            if !private::fits_in_files(&engine, mode::limit(libc::RLIMIT_FSIZE)) {
+                return Some(
+                    "RLIMIT_FSIZE is less than swap has: raise it with `ulimit -f`".into(),
+                );
+            }
             let mib = |bytes: u64| bytes >> 20;
             format!(
                 "{} of {} MiB are promised to other memory; --swap DIR:SIZE makes it larger",
@@ -101,6 +109,14 @@ fn how(why: Decline) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// Memory that was taken was handed over, for the program has set this limit on the size of files. In a thread that is inside.
+pub fn tell_of_file_limit(limit: u64) {
+    let prefix = stats::line_prefix();
+    tell(&format!(
+        "{prefix}: memory is not under the budget any more: RLIMIT_FSIZE, {limit} bytes, is less than swap has\n"
+    ));
 }
 
 /// Device and inode of the standard error as the program got it. Relaxed: set before it has threads.

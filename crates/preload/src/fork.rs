@@ -105,6 +105,11 @@ pub fn is_in_parents_memory() -> bool {
     PROCESS.load(Relaxed) != unsafe { libc::getpid() }
 }
 
+/// True if that is its number.
+pub fn is_this_process(number: i32) -> bool {
+    PROCESS.load(Relaxed) == number
+}
+
 /// Private memory that a child would lose is handed over before, and the kernel's from then on: both have it.
 fn hand_over_if_lost(table: &mut Table) {
     let rooms: Vec<_> = (table.private.iter_mut())

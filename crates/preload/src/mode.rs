@@ -44,6 +44,9 @@ fn allowed() -> Mode {
     }
 }
 
+/// Descriptors below which an engine leaves too few to the program: with swap it has 12 by messages, and more while it begins.
+pub const LEAST_DESCRIPTORS: u64 = 24;
+
 /// Descriptors that a child needs for private memory, and some more for files.
 const DESCRIPTORS: u64 = 64;
 
@@ -58,16 +61,24 @@ pub fn can_begin_in_child(memory: usize) -> bool {
             opens(unsafe { softfault::system_call!(libc::SYS_userfaultfd, flags) })
         }
     };
-    let mut limit = core::mem::MaybeUninit::<libc::rlimit>::zeroed();
-    // SAFETY: fills the structure; zeros are a valid one.
-    let limit = unsafe {
-        let all = core::ptr::null::<libc::rlimit>();
-        let number = libc::SYS_prlimit64;
-        softfault::system_call!(number, 0, libc::RLIMIT_NOFILE, all, limit.as_mut_ptr());
-        limit.assume_init()
-    };
     let swap = options::get().swap.as_ref();
-    faults && limit.rlim_cur >= DESCRIPTORS && swap.is_some_and(|swap| swap.is_available(memory))
+    faults && !has_few_descriptors() && swap.is_some_and(|swap| swap.is_available(memory))
+}
+
+/// True if the process may have too few descriptors for an engine and its files.
+pub fn has_few_descriptors() -> bool {
+    limit(libc::RLIMIT_NOFILE) < DESCRIPTORS
+}
+
+/// A limit of this process.
+pub fn limit(what: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = core::mem::MaybeUninit::<libc::rlimit>::zeroed();
+    let (number, none) = (libc::SYS_prlimit64, core::ptr::null::<libc::rlimit>());
+    // SAFETY: fills the structure; zeros are a valid one.
+    unsafe {
+        softfault::system_call!(number, 0, what, none, limit.as_mut_ptr());
+        limit.assume_init().rlim_cur
+    }
 }
 
 /// A flag of userfaultfd(2), for the program's own faults alone: nobody needs a privilege for that.

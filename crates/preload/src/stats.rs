@@ -165,8 +165,15 @@ pub fn line_prefix() -> String {
 
 /// The name of the process.
 fn program() -> String {
-    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    name.trim_end().to_owned()
+    if let Ok(name) = std::fs::read_to_string("/proc/self/comm") {
+        return name.trim_end().to_owned();
+    }
+    // There may be no descriptor left. The thread's name is the program's, unless somebody gave it another.
+    let mut name = [0_u8; 17];
+    // SAFETY: fills 16 bytes.
+    unsafe { softfault::system_call!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let name = core::ffi::CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// In one call: lines of several processes do not mix.

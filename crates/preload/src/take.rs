@@ -120,6 +120,15 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
     if table.refused.is_some() {
         return Err(Decline::NoFaults);
     }
+    // Before anything is opened: the program has the few that there are.
+    let descriptors = mode::limit(libc::RLIMIT_NOFILE);
+    if descriptors < mode::LEAST_DESCRIPTORS {
+        table.refused = Some(format!(
+            "RLIMIT_NOFILE is {descriptors}, and {} are needed: raise it with `ulimit -n`",
+            mode::LEAST_DESCRIPTORS
+        ));
+        return Err(Decline::NoFaults);
+    }
     let mut builder = Engine::builder()
         .faults(match mode::get() {
             Mode::Messages => Faults::Messages,
@@ -174,7 +183,10 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         }
         Ok(_) => Err(Decline::NoFaults),
         Err(error) => {
-            table.refused = Some(error.to_string());
+            table.refused = Some(match mode::has_few_descriptors() {
+                true => format!("{error}: RLIMIT_NOFILE is low, `ulimit -n 64` is enough"),
+                false => error.to_string(),
+            });
             Err(Decline::NoFaults)
         }
     }

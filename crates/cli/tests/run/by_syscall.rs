@@ -67,7 +67,11 @@ fn memory_that_is_written_to() {
         ("pressure", 3, 0),
         ("receives-others", 1, 0),
     ];
-    cases(("private.c", (12 << 20) + 100), &rows, &["--min-size", "1M"]);
+    cases(
+        ("private.c", (12 << 20) + 100),
+        &rows,
+        &["--min-size", "1M"],
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod cancel;
 mod cases;
 mod command;
 mod documented;
+mod edges;
 mod elsewhere;
 mod exit_codes;
 mod filter;

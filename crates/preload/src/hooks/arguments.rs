@@ -172,8 +172,6 @@ reading! {
     fn setsockopt(fd: c_int, level: c_int, name: c_int, from: *const c_void, bytes: socklen_t) -> c_int => Bytes(from, bytes as usize);
     /// ioctl(2). In C its last argument may be missing: then it is not looked at.
     fn ioctl(fd: c_int, request: c_ulong, with: *mut c_void) -> c_int => Bytes(with, ioctl_bytes(request)), Into(with, ioctl_bytes(request));
-    /// process_vm_writev(2): its target is another process's.
-    fn process_vm_writev(process: pid_t, from: *const iovec, count: c_ulong, to: *const iovec, to_count: c_ulong, flags: c_ulong) -> ssize_t => Vectors(from, count as usize);
     /// epoll_ctl(2).
     fn epoll_ctl(fd: c_int, how: c_int, of: c_int, event: *mut epoll_event) -> c_int => Bytes(event.cast(), size_of::<epoll_event>());
     /// mq_send(3).
@@ -236,10 +234,6 @@ reading! {
     fn sched_setaffinity(process: pid_t, bytes: size_t, set: *const cpu_set_t) -> c_int => Bytes(set.cast(), bytes);
     /// setgroups(2).
     fn setgroups(count: size_t, groups: *const gid_t) -> c_int => Bytes(groups.cast(), count * size_of::<gid_t>());
-    /// setrlimit(2).
-    fn setrlimit(what: c_uint, to: *const rlimit) -> c_int => Bytes(to.cast(), size_of::<rlimit>());
-    /// setrlimit(2), by its other name.
-    fn setrlimit64(what: c_uint, to: *const rlimit) -> c_int => Bytes(to.cast(), size_of::<rlimit>());
     /// write(2) of a whole message to the kernel's log, and the like, are elsewhere; this is sethostname(2).
     fn sethostname(name: *const libc::c_char, bytes: size_t) -> c_int => Bytes(name.cast(), bytes);
     /// fstat(2).

@@ -2,11 +2,11 @@
 
 use super::again::{COPIED, Reads, may_be_missing, with_copy, with_text};
 use super::next::hooks;
-use super::writes::{Destination, with_bytes, with_message, with_vectors};
+use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
 use crate::{marked, mode};
 use libc::{
-    FILE, c_char, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr,
-    socklen_t, ssize_t,
+    FILE, c_char, c_int, c_uint, c_ulong, c_void, iovec, mmsghdr, msghdr, off_t, pid_t, size_t,
+    sockaddr, socklen_t, ssize_t,
 };
 
 hooks! {
@@ -34,6 +34,13 @@ hooks! {
     fn sendto(fd: c_int, from: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr, len: socklen_t) -> ssize_t = |next| {
         let name = [Reads::Bytes(to.cast(), len as usize)];
         with_bytes(Destination { fd, flags }, (from, bytes), &name, |_, from, bytes| next(fd, from, bytes, flags, to, len))
+    };
+
+    /// process_vm_writev(2).
+    fn process_vm_writev(process: pid_t, from: *const iovec, count: c_ulong, to: *const iovec, to_count: c_ulong, flags: c_ulong) -> ssize_t = |next| {
+        with_two_vectors((from, count as usize), (to, to_count as usize), |from, count, to, to_count| {
+            next(process, from, count as c_ulong, to, to_count as c_ulong, flags)
+        })
     };
 
     /// writev(2).

@@ -10,11 +10,12 @@
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
 //! | `bounce` | the memory for that | |
+//! | `limits` | limits on the size of files | where private memory was taken |
 //! | `by_error` | calls that answer the number of an error | where faults are signals |
 //! | `checked` | forms of calls that check bounds | where faults are signals |
 //! | `waits` | words that threads wait on, and stacks | where faults are signals |
 //! | `direct` | calls by which a device writes into memory | where private memory was taken |
-//! | `paths`, `programs` | calls that hand a path to it, or the arguments of a program | where faults are signals |
+//! | `paths`, `programs`, `lists` | calls that hand a path to it, or the arguments of a program | where faults are signals |
 //! | `names` | other names of calls | as the call |
 //! | `raw` | syscall(2) | as the call that it makes |
 //! | `writes` | calls that write many bytes: the rest follows | where faults are signals |
@@ -29,6 +30,8 @@ mod bounce;
 mod by_error;
 mod checked;
 mod direct;
+mod limits;
+mod lists;
 mod malloc;
 mod mapping;
 mod memory;
@@ -61,6 +64,7 @@ pub fn prepare() {
     process::find();
     thread_exit::find();
     signals::find();
+    limits::find();
     receive::find_all();
     by_error::find();
     checked::find_all();

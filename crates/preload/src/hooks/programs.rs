@@ -11,7 +11,7 @@ unsafe extern "C" {
     static environ: Texts;
 }
 
-mod executed {
+pub mod executed {
     use super::*;
 
     reading! {

@@ -4,8 +4,8 @@
 use super::again::{Reads, again};
 use super::next::hooks;
 use super::receive::{bytes_from, bytes_into, many_messages, message_into, vectors_into};
-use super::writes::{Destination, with_bytes, with_message, with_vectors};
-use super::{direct, mapping, moving};
+use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
+use super::{direct, limits, mapping, moving};
 use crate::{fork, inside, marked, mode};
 use libc::{c_char, c_int, c_long, c_void};
 
@@ -30,10 +30,6 @@ fn texts(start: c_long) -> Reads {
     Reads::Texts(start as *const *const c_char)
 }
 
-fn vectors(start: c_long, count: c_long) -> Reads {
-    Reads::Vectors(start as *const libc::iovec, count as usize)
-}
-
 /// The memory that a call reads which fails with EFAULT.
 #[cold]
 fn reads_of(number: c_long, [a, b, c, d, e, _]: Arguments) -> [Reads; 3] {
@@ -43,7 +39,6 @@ fn reads_of(number: c_long, [a, b, c, d, e, _]: Arguments) -> [Reads; 3] {
     }
     let one = |reads| [reads, NOTHING, NOTHING];
     match number {
-        libc::SYS_process_vm_writev => one(vectors(b, c)),
         libc::SYS_sendmmsg => one(Reads::Messages(b as *const libc::mmsghdr, c as usize)),
         libc::SYS_bind | libc::SYS_connect => one(bytes(b, c)),
         libc::SYS_setsockopt => one(bytes(d, e)),
@@ -211,6 +206,12 @@ hooks! {
                     next(number, a, vectors as c_long, c_long::from(count), at, e, f) as isize
                 }) as c_long
             }
+            libc::SYS_process_vm_writev => {
+                let (from, to) = ((b as *const libc::iovec, c as usize), (d as *const libc::iovec, e as usize));
+                with_two_vectors(from, to, |from, count, to, to_count| {
+                    next(number, a, from as c_long, count as c_long, to as c_long, to_count as c_long, f) as isize
+                }) as c_long
+            }
             libc::SYS_process_vm_readv => {
                 vectors_into(b as *const libc::iovec, c as usize, |vectors, count| {
                     next(number, a, vectors as c_long, count as c_long, d, e, f) as isize
@@ -228,6 +229,16 @@ hooks! {
                     message_into(message, |message| {
                         next(libc::SYS_recvmsg, a, message as c_long, c_long::from(flags), 0, 0, 0) as isize
                     })
+                }).into()
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_setrlimit => limits::set(a as libc::c_uint, b as *const libc::rlimit, || {
+                next(number, a, b, c, d, e, f) as c_int
+            }).into(),
+            libc::SYS_prlimit64 => {
+                let limit = (b as libc::c_uint, c as *const libc::rlimit);
+                limits::exchange(a as c_int, limit, d as *mut libc::rlimit, |before| {
+                    next(number, a, b, c, before as c_long, e, f) as c_int
                 }).into()
             }
             libc::SYS_getrandom => bytes_into(a as *mut c_void, b as usize, |to| {

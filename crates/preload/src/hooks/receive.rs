@@ -13,7 +13,7 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 use libc::{
     FILE, c_char, c_int, c_long, c_uint, c_ulong, id_t, idtype_t, iovec, itimerspec, itimerval,
-    loff_t, mmsghdr, msghdr, off_t, pid_t, rlimit, rusage, siginfo_t, sigset_t, size_t, sockaddr,
+    loff_t, mmsghdr, msghdr, off_t, pid_t, rusage, siginfo_t, sigset_t, size_t, sockaddr,
     socklen_t, ssize_t, timespec,
 };
 
@@ -546,10 +546,6 @@ pub mod structures {
         fn timerfd_settime(fd: c_int, flags: c_int, to: *const itimerspec, before: *mut itimerspec) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
         /// timer_settime(2).
         fn timer_settime(timer: *mut c_void, flags: c_int, to: *const itimerspec, before: *mut itimerspec) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
-        /// prlimit(2).
-        fn prlimit(process: pid_t, what: c_uint, to: *const rlimit, before: *mut rlimit) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
-        /// prlimit(2), by its other name.
-        fn prlimit64(process: pid_t, what: c_uint, to: *const rlimit, before: *mut rlimit) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
         /// nanosleep(2).
         fn nanosleep(time: *const timespec, left: *mut timespec) -> c_int => left[size(left)]; Bytes(time.cast(), size(time));
         /// sendfile(2).

@@ -9,9 +9,9 @@ use super::next::hooks;
 use crate::{change, give, inside, marked, mode, table};
 use core::ffi::c_void;
 use libc::{
-    FILE, aiocb, c_char, c_int, clockid_t, pthread_attr_t, pthread_barrier_t, pthread_cond_t,
-    pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, sem_t, sigevent, size_t, stack_t,
-    timespec,
+    FILE, addrinfo, aiocb, c_char, c_int, clockid_t, pthread_attr_t, pthread_barrier_t,
+    pthread_cond_t, pthread_mutex_t, pthread_mutexattr_t, pthread_rwlock_t, sem_t, sigevent,
+    size_t, stack_t, timespec,
 };
 
 /// Hands over the memory at an address, if it was taken.
@@ -57,6 +57,49 @@ unsafe fn hand_over_requests(all: *const *mut aiocb, count: c_int) {
     for at in 0..count.max(0) as usize {
         // SAFETY: the caller's promise.
         unsafe { hand_over_request(*all.add(at)) };
+    }
+}
+
+/// A request of getaddrinfo_a(3).
+#[repr(C)]
+pub struct NameRequest {
+    name: *const c_char,
+    service: *const c_char,
+    hints: *const addrinfo,
+    _answer: [usize; 4],
+}
+
+/// Hands a string over.
+///
+/// # Safety
+/// It is null, or a string.
+unsafe fn hand_over_text(text: *const c_char) {
+    if mode::is_signals() && marked::may_be_taken(text as usize, 1) {
+        // SAFETY: the caller's promise; null is nowhere.
+        let bytes = unsafe { core::ffi::CStr::from_ptr(text) }.count_bytes();
+        hand_over(text.cast(), bytes + 1);
+    }
+}
+
+/// A list of such requests: threads of the C library, which block all signals, look at them.
+///
+/// # Safety
+/// It has so many, or null pointers.
+unsafe fn hand_over_name_requests(all: *const *mut NameRequest, count: c_int) {
+    if !mode::is_signals() || !marked::is_any() {
+        return;
+    }
+    for at in 0..count.max(0) as usize {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let request = *all.add(at);
+            hand_over(request.cast(), size_of::<NameRequest>());
+            if let Some(request) = request.as_ref() {
+                hand_over_text(request.name);
+                hand_over_text(request.service);
+                hand_over(request.hints.cast(), size_of::<addrinfo>());
+            }
+        }
     }
 }
 
@@ -194,6 +237,12 @@ hooks! {
     fn lio_listio64(how: c_int, all: *const *mut aiocb, count: c_int, told: *mut sigevent) -> c_int = |next| {
         hand_over_requests(all, count);
         next(how, all, count, told)
+    };
+
+    /// getaddrinfo_a(3).
+    fn getaddrinfo_a(mode: c_int, all: *const *mut NameRequest, count: c_int, told: *mut sigevent) -> c_int = |next| {
+        hand_over_name_requests(all, count);
+        next(mode, all, count, told)
     };
 
     /// pthread_attr_setstack(3).

@@ -324,6 +324,39 @@ fn with_copies(
     (call(&one, 1), bytes)
 }
 
+/// process_vm_writev(2): from some vectors to others, of any process. The kernel stops at a page of the first that is missing,
+/// and the rest follows. Where it stops for the others' sake, it does so again.
+///
+/// # Safety
+/// As of process_vm_writev(2).
+pub unsafe fn with_two_vectors(
+    (from, count): (*const iovec, usize),
+    (to, to_count): (*const iovec, usize),
+    mut call: impl FnMut(*const iovec, usize, *const iovec, usize) -> ssize_t,
+) -> ssize_t {
+    let reads = [Reads::Vectors(from, count)];
+    let first = super::again::again(&reads, || call(from, count, to, to_count));
+    if first <= 0 || !mode::is_signals() || !marked::is_any() {
+        return first;
+    }
+    let (mut done, mut tries) = (first as usize, 0);
+    loop {
+        // SAFETY: the caller's promise: the kernel has looked at them.
+        let (rest, place) = unsafe { (Rest::of(from, count, done), Rest::of(to, to_count, done)) };
+        if place.count == 0 || !rest.may_be_taken() {
+            return done as ssize_t;
+        }
+        rest.bring_in();
+        let (to, to_count) = (place.vectors.as_ptr(), place.count);
+        match call(rest.vectors.as_ptr(), rest.count, to, to_count) {
+            some @ 1.. => (done, tries) = (done + some as usize, 0),
+            // A page went again before the call came to it, or the others have none.
+            -1 if errno() == libc::EFAULT && tries < BEFORE_COPY => tries += 1,
+            _ => return done as ssize_t,
+        }
+    }
+}
+
 /// sendmsg(2), and its like: the name and the control data go with the first bytes only.
 ///
 /// # Safety

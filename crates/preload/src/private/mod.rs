@@ -17,8 +17,8 @@ mod parts;
 
 use crate::count::Decline;
 use crate::leases::FileKey;
-use crate::marked;
 use crate::ranges::Ranges;
+use crate::{marked, mode, options};
 use core::ops::Range;
 use libc::c_int;
 use softfault::{Engine, MmapMut};
@@ -107,6 +107,9 @@ impl PrivateMappings {
     /// Promised memory must find room in swap: no store is refused later for lack of it.
     pub fn has_room(&self, engine: &Engine, bytes: usize) -> Result<(), Decline> {
         let (promised, all) = self.swap(engine).ok_or(Decline::NoSwap)?;
+        if !fits_in_files(engine, mode::limit(libc::RLIMIT_FSIZE)) {
+            return Err(Decline::SwapFull);
+        }
         match promised + bytes as u64 <= all {
             true => Ok(()),
             false => Err(Decline::SwapFull),
@@ -185,6 +188,16 @@ impl PrivateMappings {
         marked::mark(&mapping.room, true);
         self.mappings.insert(mapping.room.start, mapping);
     }
+}
+
+/// True if a file may be as long as swap, where that is the limit.
+pub fn fits_in_files(engine: &Engine, limit: u64) -> bool {
+    let Some(swap) = engine.stats().swap else {
+        return true;
+    };
+    let options = options::get().swap.as_ref();
+    let bytes = swap.slots_total * PAGE;
+    options.is_none_or(|options| options.file_bytes(bytes) <= limit)
 }
 
 impl PrivateMapping {

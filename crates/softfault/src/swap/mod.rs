@@ -165,6 +165,12 @@ impl Swap {
         }
     }
 
+    /// The length of a file with room for so many bytes of pages.
+    #[doc(hidden)]
+    pub fn file_bytes(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.compression.times_longer())
+    }
+
     /// `error`, with the name of the directory.
     fn error(&self, error: io::Error) -> io::Error {
         // In one line, also if the name has line breaks.

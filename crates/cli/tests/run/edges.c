@@ -1,0 +1,260 @@
+/* Calls at the edges of what is covered, with memory that is not there: `edges CASE`. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE ((size_t)4096)
+#define SLOT ((size_t)64 << 10)
+#define BYTES ((size_t)32 << 20)
+#define SHARED (MAP_SHARED | MAP_POPULATE)
+#define BOTH (PROT_READ | PROT_WRITE)
+
+static unsigned char *memory;
+static size_t used;
+
+/* These bytes, in a page of their own that is not in memory. */
+static void *cold(const void *bytes, size_t count)
+{
+    unsigned char *place = memory + (used += SLOT);
+    memcpy(place, bytes, count);
+    madvise(place, SLOT, MADV_PAGEOUT);
+    return place;
+}
+#define T(text) ((char *)cold(text, strlen(text) + 1))
+
+static void ends(const char *what, pid_t child)
+{
+    int status = -1;
+    waitpid(child, &status, 0);
+    printf("%s %x\n", what, status);
+    fflush(stdout);
+}
+#define CHILD(what, act) \
+    do { \
+        fflush(stdout); \
+        pid_t child = fork(); \
+        if (child == 0) { \
+            act; \
+            printf("%s: %s\n", what, strerror(errno)), fflush(stdout), _exit(3); \
+        } \
+        ends(what, child); \
+    } while (0)
+
+static void lists(void)
+{
+    CHILD("execl", execl(T("/bin/echo"), T("echo"), T("1"), T("2"), T("3"), T("4"), T("5"), T("6"), T("7"), T("8"), NULL));
+    CHILD("of one", execl(T("/bin/echo"), T("echo"), NULL));
+    CHILD("of five", execl(T("/bin/echo"), T("echo"), T("1"), T("2"), T("3"), T("4"), NULL));
+    CHILD("execlp", execlp(T("echo"), T("echo"), T("by the path"), NULL));
+    char *own[] = {T("A=1"), T("B=2"), NULL};
+    char **environment = cold(own, sizeof own);
+    CHILD("execle", execle(T("/usr/bin/env"), T("env"), NULL, environment));
+    CHILD("execle", execle(T("/bin/sh"), T("sh"), T("-c"), T("echo $A $0 $1 $2 $3"), T("0"), T("1"), T("2"), T("3"), NULL, environment));
+    volatile long before = 11, after = 22;
+    int answer = execl(T("/nowhere/at all"), T("nothing"), T("1"), T("2"), T("3"), T("4"), T("5"), T("6"), NULL);
+    printf("%ld %d %s %ld\n", before, answer, strerror(errno), after);
+    answer = execlp(T("nowhere at all"), T("nothing"), NULL);
+    printf("%ld %d %s %ld\n", before, answer, strerror(errno), after);
+}
+
+static void names(void)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    struct gaicb one = {.ar_name = T("127.0.0.1"), .ar_service = T("80"), .ar_request = cold(&hints, sizeof hints)};
+    struct gaicb *request = cold(&one, sizeof one), *two[2] = {request, NULL};
+    int answer = getaddrinfo_a(GAI_WAIT, cold(two, sizeof two), 2, NULL);
+    printf("getaddrinfo_a %d %d %d\n", answer, gai_error(request), request->ar_result->ai_family == AF_INET);
+}
+
+static void vectors(void)
+{
+    unsigned char *from = memory + BYTES / 2, *to = malloc(16 * PAGE);
+    unsigned char *part = mmap(NULL, 16 * PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 16; i++)
+            memset(from + i * PAGE, 'a' + i, PAGE);
+        for (int i = round ? 1 : 0; i < 16; i += 2)
+            madvise(from + i * PAGE, PAGE, MADV_PAGEOUT);
+        struct iovec ours[2] = {{from, 30000}, {from + 30000, 35536}};
+        struct iovec theirs[3] = {{to, 1000}, {to + 1000, 50000}, {to + 51000, 14536}};
+        if (round == 2) {
+            munmap(part + 8 * PAGE, 8 * PAGE);
+            theirs[0] = (struct iovec){part, 16 * PAGE};
+        }
+        memset(to, 0, 16 * PAGE);
+        ssize_t done = process_vm_writev(getpid(), ours, 2, theirs, round == 2 ? 1 : 3, 0);
+        printf("%zd %d\n", done, memcmp(round == 2 ? part : to, from, done));
+    }
+    struct iovec none = {from, 100};
+    ssize_t done = process_vm_writev(getpid(), &none, 1, &none, 1, 1);
+    printf("%zd %s\n", done, strerror(errno));
+}
+
+static int ends_of[2];
+
+static void send_later(int count, int ms)
+{
+    if (fork() == 0) {
+        for (int i = 0; i < count; i++) {
+            usleep(ms * 1000);
+            send(ends_of[1], "later", 5, 0);
+        }
+        _exit(0);
+    }
+}
+
+/* So many messages are there, others come after so many milliseconds each; how many are wanted. */
+static void receive(const char *what, int there, int later, int wanted, int flags, struct timespec *time)
+{
+    struct mmsghdr all[8] = {0};
+    struct iovec one[8];
+    for (int i = 0; i < there; i++)
+        send(ends_of[1], "there", 5, 0);
+    for (int i = 0; i < 8; i++) {
+        one[i] = (struct iovec){cold("", 1), 100};
+        all[i].msg_hdr.msg_iov = &one[i], all[i].msg_hdr.msg_iovlen = 1;
+    }
+    if (later)
+        send_later(later, 150);
+    struct timespec *place = time ? cold(time, sizeof *time) : NULL;
+    int got = recvmmsg(ends_of[0], all, wanted, flags, place);
+    printf("%s %d %s\n", what, got, got < 0 ? strerror(errno) : "");
+    for (int i = 0; i < got; i++)
+        printf(" %u %.5s", all[i].msg_len, (char *)one[i].iov_base);
+    if (got > 0 && place)
+        printf(" left %d", place->tv_sec > 0 || place->tv_nsec > 0);
+    printf("\n");
+    fflush(stdout);
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
+    char byte[10];
+    while (recv(ends_of[0], byte, sizeof byte, MSG_DONTWAIT) > 0)
+        ;
+}
+
+static void messages(void)
+{
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, ends_of);
+    struct timespec tenth = {0, 100000000}, long_time = {1000, 0}, none = {0, 0}, wrong = {0, 1000000000}, before = {-1, 0};
+    receive("all there", 3, 0, 3, 0, NULL);
+    receive("waits for the rest", 1, 2, 3, 0, NULL);
+    receive("waits for one", 2, 1, 3, MSG_WAITFORONE, NULL);
+    receive("waits for the first", 0, 2, 2, MSG_WAITFORONE, NULL);
+    receive("does not wait", 2, 0, 4, MSG_DONTWAIT, NULL);
+    receive("has time", 2, 1, 3, 0, &long_time);
+    receive("has none when the third comes", 2, 2, 4, 0, &tenth);
+    receive("has none", 2, 0, 2, 0, &none);
+    receive("wrong", 1, 0, 1, 0, &wrong);
+    receive("wrong", 1, 0, 1, 0, &before);
+    receive("nothing", 1, 0, 0, 0, &tenth);
+    receive("nothing there", 0, 0, 2, MSG_DONTWAIT, &tenth);
+}
+
+static int ring;
+static struct io_uring_params about;
+static unsigned char *submitted, *completed;
+static struct io_uring_sqe *entries;
+
+static int by_ring(int how, int fd, void *place)
+{
+    unsigned *tail = (void *)(submitted + about.sq_off.tail), *array = (void *)(submitted + about.sq_off.array);
+    unsigned *head = (void *)(completed + about.cq_off.head), at = *tail % about.sq_entries;
+    struct io_uring_cqe *done = (void *)(completed + about.cq_off.cqes);
+    entries[at] = (struct io_uring_sqe){.opcode = how, .fd = fd, .addr = (size_t)place, .len = PAGE};
+    array[at] = at;
+    __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+    syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0);
+    int answer = done[*head % about.cq_entries].res;
+    __atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
+    return answer;
+}
+
+static void rings(void)
+{
+    ring = syscall(SYS_io_uring_setup, 8, &about);
+    if (ring < 0) {
+        printf("none\n");
+        return;
+    }
+    submitted = mmap(NULL, about.sq_off.array + about.sq_entries * 4, BOTH, SHARED, ring, IORING_OFF_SQ_RING);
+    completed = mmap(NULL, about.cq_off.cqes + about.cq_entries * 16, BOTH, SHARED, ring, IORING_OFF_CQ_RING);
+    entries = mmap(NULL, about.sq_entries * sizeof *entries, BOTH, SHARED, ring, IORING_OFF_SQES);
+    int file = memfd_create("file", 0);
+    write(file, memory, PAGE);
+    printf("read %d\n", by_ring(IORING_OP_READ, file, cold("x", 1)));
+    printf("write %d\n", by_ring(IORING_OP_WRITE, file, cold("x", 1)));
+    void *there = cold("x", 1);
+    memset(there, 1, PAGE);
+    printf("there %d\n", by_ring(IORING_OP_WRITE, file, there));
+}
+
+static void use(unsigned char *bytes)
+{
+    size_t wrong = 0;
+    for (size_t at = 0; at < BYTES; at += PAGE)
+        bytes[at] = at / PAGE % 251;
+    for (size_t at = 0; at < BYTES; at += PAGE)
+        wrong += bytes[at] != at / PAGE % 251;
+    printf("wrong %zu\n", wrong);
+    fflush(stdout);
+}
+
+/* A limit that is less than swap has, set while memory is in use; and raised again. */
+static void file_size(void)
+{
+    struct rlimit low = {1000000, RLIM_INFINITY}, high = {RLIM_INFINITY, RLIM_INFINITY}, *before = cold(&low, sizeof low);
+    use(memory);
+    printf("prlimit %d\n", prlimit(0, RLIMIT_FSIZE, cold(&high, sizeof high), before));
+    printf("before %d\n", before->rlim_cur == RLIM_INFINITY);
+    use(memory);
+    printf("setrlimit %d\n", setrlimit(RLIMIT_FSIZE, cold(&low, sizeof low)));
+    use(memory);
+    unsigned char *more = mmap(NULL, BYTES, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    use(more);
+    printf("syscall %ld\n", syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, &high, before));
+    printf("before %d\n", before->rlim_cur == 1000000);
+    more = mmap(NULL, BYTES, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    use(more);
+}
+
+static const struct { const char *name; void (*run)(void); } CASES[] = {
+    {"lists", lists}, {"names", names}, {"vectors", vectors}, {"messages", messages}, {"rings", rings}, {"file-size", file_size},
+};
+
+int main(int count, char **arguments)
+{
+    if (count < 2)
+        return 2;
+    if (strcmp(arguments[1], "descriptors") == 0) {
+        struct rlimit few = {6, 6};
+        setrlimit(RLIMIT_NOFILE, &few);
+    }
+    memory = mmap(NULL, BYTES, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        if (strcmp(CASES[i].name, arguments[1]) == 0)
+            CASES[i].run();
+    if (strcmp(arguments[1], "descriptors") == 0) {
+        int opened = 0;
+        use(memory);
+        while (open("/dev/null", O_RDONLY) >= 0)
+            opened++;
+        printf("opened %d\n", opened);
+        for (int fd = 3; fd < 6; fd++)
+            close(fd);
+    }
+    return 0;
+}

@@ -1,0 +1,135 @@
+//! Calls at the edges of what is covered, and limits: `edges.c`.
+
+use crate::stats::ProcessStats;
+use crate::{
+    MEMORY, assert_same, compile, directory, has_messages, same_each_way, softfault_run, stats,
+    text, ways,
+};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn program(case: &str) -> Option<(PathBuf, PathBuf)> {
+    let directory = directory(&format!("edges-{case}"));
+    let program = compile("edges.c", &directory.join("program"), &[])?;
+    Some((directory, program))
+}
+
+fn with(
+    case: &str,
+    how: &str,
+    (directory, program): (&Path, &Path),
+) -> (Output, Vec<ProcessStats>) {
+    let written = directory.join(format!("{how}.stats"));
+    let _ = std::fs::remove_file(&written);
+    let swap = format!("{}:100M", directory.display());
+    let mut run = softfault_run();
+    run.args(["--memory", MEMORY, "--min-size", "1M", "--anonymous"]);
+    run.args(["--faults", how, "--swap", &swap, "--stats=json"]);
+    run.arg("--stats-file").arg(&written);
+    // A touch that waits for ever ends, too.
+    let run = run.args(["--", "timeout", "100"]).arg(program).arg(case);
+    (run.output().unwrap(), stats::read(&written))
+}
+
+/// Prints the same each way as without softfault.
+fn same(case: &str) {
+    let Some((directory, program)) = program(case) else {
+        return;
+    };
+    let swap = format!("{}:100M", directory.display());
+    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
+    let command = [program.as_ref(), case.as_ref()];
+    same_each_way(&directory, &command, &options, |stats, how| {
+        assert!(stats.last().expect("its own").taken() > 0, "{how}");
+    });
+}
+
+#[test]
+fn programs_get_lists_of_arguments() {
+    same("lists");
+}
+
+#[test]
+fn names_are_looked_up_by_threads_of_the_c_library() {
+    same("names");
+}
+
+#[test]
+fn vectors_of_another_process_are_written_to_whole() {
+    same("vectors");
+}
+
+#[test]
+fn many_messages_come_in_time() {
+    same("messages");
+}
+
+/// A ring's requests are served by messages. By signals they are not covered: EFAULT, and not bytes of something else.
+#[test]
+fn rings_say_that_memory_is_missing() {
+    let case = "rings";
+    let Some((directory, program)) = program(case) else {
+        return;
+    };
+    let without = Command::new(&program).arg(case).output().unwrap();
+    if text(&without.stdout) == "none\n" {
+        return softfault_skip::skipped("io_uring", "the system has none");
+    }
+    if has_messages() {
+        let (output, _) = with(case, "messages", (&directory, &program));
+        assert_same(&output, &without, case);
+    }
+    let (output, _) = with(case, "signals", (&directory, &program));
+    let (missing, there) = (-libc::EFAULT, 4096);
+    let expected = format!("read {missing}\nwrite {missing}\nthere {there}\n");
+    assert_eq!(text(&output.stdout), expected);
+}
+
+/// Memory is handed over before, and a line says so; what is mapped then is the kernel's, until there is no such limit any more.
+#[test]
+fn a_limit_on_the_size_of_files_is_less_than_swap_has() {
+    let case = "file-size";
+    let Some((directory, program)) = program(case) else {
+        return;
+    };
+    let without = Command::new(&program).arg(case).output().unwrap();
+    for how in ways() {
+        let (output, stats) = with(case, how, (&directory, &program));
+        assert_eq!(text(&output.stdout), text(&without.stdout), "{how}");
+        assert_eq!(output.status, without.status, "{how}");
+        let said = text(&output.stderr);
+        let lines: Vec<_> = said.lines().collect();
+        let [handed_over, declined] = lines[..] else {
+            panic!("{how}: {said}");
+        };
+        let limit = "RLIMIT_FSIZE, 1000000 bytes, is less than swap has";
+        assert!(handed_over.ends_with(limit), "{how}: {said}");
+        let raise = "swap_full, --swap has no room for all of it; RLIMIT_FSIZE is less than swap has: raise it with `ulimit -f`";
+        assert!(declined.ends_with(raise), "{how}: {said}");
+        let stats = stats.last().expect("its own");
+        assert_eq!((stats.taken(), stats.handed_back()), (2, 1), "{how}");
+        assert_eq!(stats.declined(), [("swap_full".to_owned(), 1)], "{how}");
+        assert_eq!(stats.number(&["failed"]), 0, "{how}");
+    }
+}
+
+#[test]
+fn a_program_that_has_few_descriptors_is_the_kernels_and_a_line_says_why() {
+    let case = "descriptors";
+    let Some((directory, program)) = program(case) else {
+        return;
+    };
+    let without = Command::new(&program).arg(case).output().unwrap();
+    assert!(text(&without.stdout).starts_with("wrong 0\nopened "));
+    for how in ways() {
+        let (output, stats) = with(case, how, (&directory, &program));
+        assert_eq!(text(&output.stdout), text(&without.stdout), "{how}");
+        let said = text(&output.stderr);
+        assert!(said.starts_with("softfault: program["), "{how}: {said}");
+        let raise = "; RLIMIT_NOFILE is 6, and 24 are needed: raise it with `ulimit -n`\n";
+        assert!(said.ends_with(raise), "{how}: {said}");
+        assert_eq!(said.lines().count(), 1, "{how}: {said}");
+        let stats = stats.last().expect("its own");
+        assert_eq!(stats.declined(), [("no_faults".to_owned(), 1)], "{how}");
+    }
+}
