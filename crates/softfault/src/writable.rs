@@ -233,7 +233,7 @@ impl WritableFile {
             UncheckedAdvice::Remove => {
                 let window = self.file.cache().addresses().start;
                 let offsets = (addresses.start - window) as u64..(addresses.end - window) as u64;
-                let punch = || self.writes.punch(offsets);
+                let punch = || self.writes.punch(offsets.clone());
                 self.file.empty(addresses, punch)?;
             }
         }

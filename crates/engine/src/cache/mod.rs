@@ -61,6 +61,7 @@ pub use frames::FrameMemory;
 pub use hold::Shortage;
 pub use node::{Node, NodeError, NodeOptions};
 pub use residency::Residency;
+pub use truncate::Emptied;
 use window::Window;
 pub use write_back::WriteBackCursor;
 

@@ -12,6 +12,16 @@ use crate::reclaim::{Dirty, Sweep};
 use core::ops::Range;
 use sync::atomic::Ordering;
 
+/// Pages that are being taken out of a store, until this is dropped.
+#[must_use]
+pub struct Emptied<'a>(&'a PageCache);
+
+impl Drop for Emptied<'_> {
+    fn drop(&mut self) {
+        self.0.emptied.store(0, Ordering::Release);
+    }
+}
+
 impl PageCache {
     /// Keeps faults from following the store's length. A caller that makes the store of a writable cache shorter or longer
     /// holds this from before the first `truncate` until after the last.
@@ -29,29 +39,56 @@ impl PageCache {
     }
 
     /// Has `take` take the pages of `range` out of the store, and forgets them, dirty or not. A touch of one of them
-    /// meanwhile waits, and finds the store's new bytes. If it cannot be done nothing is lost.
+    /// meanwhile waits, and finds the store's new bytes. If it cannot be done nothing is lost. `take` is called once more where pages
+    /// could not be written before: another thread may have written them after the first call.
     ///
     /// Pinned pages are not to be among them: they stay as they are.
     pub fn empty<E>(
         &self,
         range: Range<usize>,
-        take: impl FnOnce() -> Result<(), E>,
+        mut take: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         let _length = self.hold_length();
+        let _emptied = self.begin_to_empty(range.clone());
+        let are_left = self.has_unwritten(&range);
+        take()?;
+        if are_left {
+            // When this returns no write of them is under way.
+            self.evict_range(range, Dirty::Dropped);
+            take()?;
+        }
+        Ok(())
+    }
+
+    /// True if pages around here are dirty, or being written.
+    fn has_unwritten(&self, range: &Range<usize>) -> bool {
+        let is_unwritten = |folio: &Folio| folio.is(flag::DIRTY) || folio.is_writeback();
+        let mut walk = self.walk(range.clone());
+        while let Some(part) = self.next_part(&mut walk) {
+            if self.next_folio(&part, range, is_unwritten).is_some() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The store is about to end at byte `end`, if it can. All pages from there on are written back and forgotten, and a touch
+    /// of one waits as long as the caller has both the result and the length. Pinned pages stay as they are.
+    pub fn empty_from(&self, end: u64) -> Emptied<'_> {
+        let window = self.addresses();
+        let start = self.address(end.min(window.len() as u64)) & !(PAGE_SIZE - 1);
+        self.begin_to_empty(start..window.end)
+    }
+
+    fn begin_to_empty(&self, range: Range<usize>) -> Emptied<'_> {
         let (start, unit) = (self.addresses().start, self.emptied_unit());
         let first = (range.start - start) / unit;
         let end = (range.end - start).div_ceil(unit);
         // Release pairs with the Acquire in `is_emptied`; a folio that was inserted before is found by the walk, as in `truncate`.
         self.emptied
             .store(first as u64 | (end as u64) << 32, Ordering::Release);
-        self.evict_range(range.clone(), Dirty::Written);
-        let taken = take();
-        if taken.is_ok() {
-            // Pages that could not be written before.
-            self.evict_range(range, Dirty::Dropped);
-        }
-        self.emptied.store(0, Ordering::Release);
-        taken
+        self.evict_range(range, Dirty::Written);
+        Emptied(self)
     }
 
     /// True if a page of `range` is on its way out of the store.

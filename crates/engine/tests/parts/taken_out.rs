@@ -56,6 +56,24 @@ fn pages_beside_a_hole_that_cannot_be_written_stay_dirty() {
     finish(rig, cache);
 }
 
+/// A page that could not be written is written at the worst moment: when the store has taken it out, and it is still dirty.
+#[test]
+fn a_page_that_is_written_late_is_no_part_of_a_hole() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(4)));
+    rig.write(start, &[7]).unwrap();
+    store.fail_writes(0, Some(ENOSPC));
+    let punch = || {
+        store.punch(0..1);
+        store.fail_writes(0, None);
+        write_back(&cache, 0..1);
+        Ok::<(), ()>(())
+    };
+    cache.empty(start..start + PAGE_SIZE, punch).unwrap();
+    assert_eq!((store.byte(0), cache.dirty_pages()), (0, 0));
+    assert_eq!(rig.touch(start), Ok(0));
+    finish(rig, cache);
+}
+
 /// Page numbers of such a file need more than 32 bits.
 #[test]
 fn pages_far_out_are_not_read_while_they_are_taken_out() {

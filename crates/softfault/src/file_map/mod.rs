@@ -114,7 +114,7 @@ impl FileMap {
     pub(crate) fn empty(
         &self,
         addresses: Range<usize>,
-        take: impl FnOnce() -> io::Result<()>,
+        take: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
         let _masked = self.reached.masked();
         self.cache.empty(addresses, take)

@@ -260,10 +260,17 @@ impl Files {
         let before = Look::at(file.as_fd())?.identity;
         let written = self.written_of(&before);
         // No fault follows the file's length before the change is done.
-        let _held: Vec<_> = written.iter().map(|cache| cache.hold_length()).collect();
-        // Before the file is: a page that is being written back would make it longer again.
-        about_to_end_at(&written, before.size, bytes);
-        let set = file.set_len(bytes);
+        let _held: Vec<_> = (written.iter())
+            .map(|(cache, _)| cache.hold_length())
+            .collect();
+        let _emptied: Vec<_> = (written.iter())
+            .map(|(cache, _)| about_to_end_at(cache, before.size, bytes))
+            .collect();
+        let set = {
+            // A write that has looked at the length before would make the file longer again.
+            let _stopped: Vec<_> = written.iter().map(|(_, writes)| writes.stop()).collect();
+            file.set_len(bytes)
+        };
         let identity = Look::at(file.as_fd())?.identity;
         for entry in self.table().of_file(&identity) {
             if let Some(writes) = entry

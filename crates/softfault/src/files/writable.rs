@@ -18,7 +18,7 @@ use crate::signal;
 use crate::store::{FileIdentity, FileStore, FileWrites, ReadPolicy, Reads};
 use crate::thread::{self, Thread};
 use core::ops::Range;
-use softfault_engine::cache::{Node, PageCache, WriteBackCursor};
+use softfault_engine::cache::{Emptied, Node, PageCache, WriteBackCursor};
 use softfault_engine::store::{Store, WriteBack};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -94,20 +94,18 @@ fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBack
     }
 }
 
-/// A file is about to become `bytes` long, from a length that is followed first. If that is shorter, nothing past it is written any
-/// more, nor is about to be; if it is longer, bytes that were stored past its old end are gone.
-pub(super) fn about_to_end_at(written: &[Arc<PageCache>], size: u64, bytes: u64) {
-    for cache in written {
-        if cache.end() < size {
-            cache.truncate(size);
-        }
-        let addresses = cache.addresses();
-        if bytes < cache.end() {
-            // The file may refuse to become shorter: then nothing of it is lost.
-            write_back(cache, addresses.start + bytes as usize..addresses.end);
-        }
-        cache.truncate(bytes.min(cache.end()));
+/// A file is about to become `bytes` long, from a length that is followed first. If that is shorter, the pages past it are emptied, until
+/// the result is dropped; if it is longer, bytes that were stored past its old end are gone.
+pub(super) fn about_to_end_at(cache: &PageCache, size: u64, bytes: u64) -> Option<Emptied<'_>> {
+    if cache.end() < size {
+        cache.truncate(size);
     }
+    if bytes < cache.end() {
+        // The file may refuse to become shorter, and loses nothing then: the end that its pages are written up to moves when it has.
+        return Some(cache.empty_from(bytes));
+    }
+    cache.truncate(cache.end());
+    None
 }
 
 impl Files {
@@ -219,11 +217,17 @@ impl Files {
         known.map(up_to_date).transpose()
     }
 
-    /// The page caches of a file that is written to.
-    pub(super) fn written_of(&self, identity: &FileIdentity) -> Vec<Arc<PageCache>> {
+    /// The page caches of a file that is written to, and the ways back to it.
+    pub(super) fn written_of(
+        &self,
+        identity: &FileIdentity,
+    ) -> Vec<(Arc<PageCache>, Arc<FileWrites>)> {
         let mut table = self.table();
-        let written = (table.of_file(identity)).filter(|entry| entry.writes.is_some());
-        written.map(|entry| entry.cache.clone()).collect()
+        let written = table.of_file(identity).filter_map(|entry| {
+            let writes = entry.writes.clone()?;
+            Some((entry.cache.clone(), writes))
+        });
+        written.collect()
     }
 
     /// Has all files written back, and waits for that. Not that it is on the devices.

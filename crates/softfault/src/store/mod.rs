@@ -24,6 +24,7 @@ mod follow;
 mod identity;
 mod kept;
 mod kernel_reads;
+mod length;
 mod mark;
 mod open;
 mod read;

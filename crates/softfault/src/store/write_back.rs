@@ -7,6 +7,7 @@
 use super::descriptor::Descriptor;
 use super::errno;
 use super::identity::{self, stat};
+use super::length::{Length, StoppedWrites};
 use super::open::{bytes_allocated, duplicate, flags_of, open_path, path_of, why_not_direct};
 use super::refusals::Refusals;
 use super::reserved::Reserved;
@@ -30,6 +31,8 @@ pub(crate) struct FileWrites {
     direct: Option<Descriptor>,
     /// Immutable. A block device.
     device: bool,
+    /// Kept by a write.
+    length: Length,
     /// The parts of it that have their blocks; `None`: all of it, as on a device.
     reserved: Option<Reserved>,
     /// Immutable. For writes past the page cache.
@@ -86,6 +89,7 @@ impl FileWrites {
             buffered,
             direct,
             device,
+            length: Length::default(),
             reserved,
         })
     }
@@ -106,6 +110,11 @@ impl FileWrites {
             reserved.punched(range);
         }
         punched.map(drop).map_err(errno::io)
+    }
+
+    /// Lets nobody write, so that the length can be changed.
+    pub(crate) fn stop(&self) -> StoppedWrites<'_> {
+        self.length.stop()
     }
 
     /// The file, which had `before` bytes, was cut.
@@ -241,6 +250,7 @@ fn write_one(file: &Descriptor, mut run: Run) -> Result<(), i32> {
 
 impl WriteBack for FileWrites {
     unsafe fn write(&self, pages: &mut [PageWrite], end: u64) {
+        let _length = self.length.keep();
         let size = match self.size() {
             Ok(size) => size,
             Err(errno) => {
