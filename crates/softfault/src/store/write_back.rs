@@ -3,6 +3,9 @@
 //! Whole pages go past the page cache, where the file system lets them, many runs at a time. The page that the file
 //! ends in goes through it, up to the end: a direct write would make the file longer. All of it is done in the table
 //! that no close of the program reaches: a number may mean another file at any time (see `descriptor`).
+//!
+//! Where the program's own open file is all there is, because it may not be opened anew, the program may set its flags at any time.
+//! With O_APPEND pwrite(2) writes at the end, not where it is told. So such writes say that they do not append.
 
 use super::descriptor::Descriptor;
 use super::errno;
@@ -27,6 +30,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub(crate) struct FileWrites {
     /// Immutable. Through the page cache.
     buffered: Descriptor,
+    /// Immutable. That is the program's own open file.
+    lent: bool,
     /// Immutable. Past it, if that can be.
     direct: Option<Descriptor>,
     /// Immutable. A block device.
@@ -50,20 +55,22 @@ impl FileWrites {
         let stat = stat(user).map_err(errno::of_call("fstat"))?;
         let device = stat.st_mode & libc::S_IFMT == libc::S_IFBLK;
         let path = path_of(user);
-        let (buffered, direct) = match open_path(&path, libc::O_RDWR, (0, 0), &stat) {
+        let (buffered, direct, lent) = match open_path(&path, libc::O_RDWR, (0, 0), &stat) {
             Ok(buffered) => {
                 let both = (libc::O_DIRECT, libc::O_DIRECT);
                 let direct = open_path(&path, libc::O_RDWR, both, &stat).ok();
                 (
                     buffered,
                     direct.filter(|file| why_not_direct(file).is_none()),
+                    false,
                 )
             }
-            // It would write elsewhere.
+            // Before Linux 6.9 it would write elsewhere.
             Err(no) if flags & libc::O_APPEND != 0 => return Err(errno::io(no)),
-            // The program's own open file, whose flags stay.
+            // The program's own open file, whose flags are the program's.
             Err(_) if flags & libc::O_DIRECT == 0 => {
-                (duplicate(user).map_err(errno::of_call("fcntl"))?, None)
+                let file = duplicate(user).map_err(errno::of_call("fcntl"))?;
+                (file, None, true)
             }
             Err(no) => return Err(errno::io(no)),
         };
@@ -87,6 +94,7 @@ impl FileWrites {
         Ok(Self {
             queues,
             buffered,
+            lent,
             direct,
             device,
             length: Length::default(),
@@ -156,11 +164,19 @@ impl FileWrites {
                     bytes: last.page.wrapping_add(at),
                     len,
                 };
-                write_one(&self.buffered, run)?;
+                self.write_buffered(run)?;
             }
             at += len + 1;
         }
         Ok(())
+    }
+
+    /// Writes a run through the page cache.
+    fn write_buffered(&self, run: Run) -> Result<(), i32> {
+        match self.lent {
+            false => write_one(&self.buffered, run),
+            true => write_all(run, |run| write_some_lent(&self.buffered, run)),
+        }
     }
 
     /// Writes whole pages past the page cache.
@@ -227,13 +243,49 @@ unsafe fn write_failed(file: &Descriptor, pages: &mut [PageWrite]) {
 }
 
 /// Writes a run in the calling thread.
-fn write_one(file: &Descriptor, mut run: Run) -> Result<(), i32> {
+fn write_one(file: &Descriptor, run: Run) -> Result<(), i32> {
+    write_all(run, |run| write_some(file, run))
+}
+
+/// Writes the first bytes of a run, or all; answers how many.
+fn write_some(file: &Descriptor, run: &Run) -> Result<usize, i32> {
+    let args = [run.bytes.addr(), run.len, run.offset as usize, 0, 0];
+    // SAFETY: readable, or the kernel says EFAULT.
+    unsafe { file.call(libc::SYS_pwrite64, args) }
+}
+
+/// The same by an open file that the program may set to append.
+fn write_some_lent(file: &Descriptor, run: &Run) -> Result<usize, i32> {
+    let part = libc::iovec {
+        iov_base: run.bytes.cast_mut().cast(),
+        iov_len: run.len,
+    };
+    let flags = libc::RWF_NOAPPEND as usize;
+    let args = [(&raw const part).addr(), 1, run.offset as usize, 0, flags];
+    // SAFETY: as in `write_some`.
+    match unsafe { file.call(libc::SYS_pwritev2, args) } {
+        // Linux before 6.9 does not know the flag.
+        Err(libc::EOPNOTSUPP | libc::ENOSYS) => write_some_unless_appends(file, run),
+        written => written,
+    }
+}
+
+/// The same where writes cannot say that they do not append: refused if the file appends. A program that sets the flag between the look and
+/// the write is not noticed.
+fn write_some_unless_appends(file: &Descriptor, run: &Run) -> Result<usize, i32> {
+    // SAFETY: no memory involved.
+    let flags = unsafe { file.call(libc::SYS_fcntl, [libc::F_GETFL as usize, 0, 0, 0, 0]) }?;
+    match flags as i32 & libc::O_APPEND {
+        0 => write_some(file, run),
+        _ => Err(libc::EPERM),
+    }
+}
+
+/// Writes a run by some calls.
+fn write_all(mut run: Run, write: impl Fn(&Run) -> Result<usize, i32>) -> Result<(), i32> {
     let mut refusals = Refusals::default();
     while run.len > 0 {
-        let args = [run.bytes.addr(), run.len, run.offset as usize, 0, 0];
-        // SAFETY: readable, or the kernel says EFAULT.
-        let write = || unsafe { file.call(libc::SYS_pwrite64, args) };
-        match without_file_size_signal(write) {
+        match without_file_size_signal(|| write(&run)) {
             // Nothing, and no word why.
             Ok(0) => return Err(libc::EIO),
             Ok(written) => {
@@ -266,14 +318,14 @@ impl WriteBack for FileWrites {
             // SAFETY: the caller's promise.
             Some(direct) => unsafe { self.write_direct(direct, whole) },
             // SAFETY: as above.
-            None => unsafe { each_run(whole, |run| write_one(&self.buffered, run)) },
+            None => unsafe { each_run(whole, |run| self.write_buffered(run)) },
         }
         if let Some(last) = rest.first_mut().filter(|page| page.offset < end) {
             let run = Run {
                 len: (end - last.offset) as usize,
                 ..run_of(core::slice::from_ref(last))
             };
-            let written = write_one(&self.buffered, run);
+            let written = self.write_buffered(run);
             // SAFETY: as above.
             let written = written.and_then(|()| unsafe { self.write_past(last, end, size) });
             last.result = written.map_err(errno::store);
@@ -316,5 +368,88 @@ impl FileWrites {
                 Err(errno) => refusals.again(errno).map_err(errno::store)?,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+
+    const PAGES: usize = 3;
+
+    fn set_flags(file: &File, flags: i32) {
+        // SAFETY: no memory involved.
+        let set = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) };
+        assert_eq!(set, 0);
+    }
+
+    /// A file of some pages, set to append after it was opened, and the program's own open file of it.
+    fn appends() -> (File, Descriptor) {
+        // SAFETY: a new descriptor, which is the file's.
+        let mut file = unsafe {
+            let fd = libc::memfd_create(c"appends".as_ptr(), libc::MFD_CLOEXEC);
+            <File as std::os::fd::FromRawFd>::from_raw_fd(fd)
+        };
+        file.write_all(&[1; PAGES * PAGE_SIZE]).expect("written");
+        let lent = duplicate(file.as_fd()).expect("a descriptor");
+        set_flags(&file, libc::O_APPEND);
+        (file, lent)
+    }
+
+    /// The first byte of each page.
+    fn content(file: &File) -> Vec<u8> {
+        let mut bytes = vec![0; PAGES * PAGE_SIZE];
+        std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).expect("read");
+        bytes.into_iter().step_by(PAGE_SIZE).collect()
+    }
+
+    #[test]
+    fn a_lent_file_that_appends_is_written_in_its_place() {
+        let (file, lent) = appends();
+        let writes = FileWrites {
+            buffered: lent,
+            lent: true,
+            direct: None,
+            device: false,
+            length: Length::default(),
+            reserved: None,
+            queues: WriteQueues::of_process(),
+        };
+        let bytes = [2; PAGE_SIZE];
+        let mut pages = [PageWrite {
+            offset: PAGE_SIZE as u64,
+            page: bytes.as_ptr(),
+            result: Ok(()),
+        }];
+        // SAFETY: a readable page.
+        unsafe { writes.write(&mut pages, (PAGES * PAGE_SIZE) as u64) };
+        let length = file.metadata().expect("a length").len();
+        assert_eq!(length, (PAGES * PAGE_SIZE) as u64, "nothing was appended");
+        match pages[0].result {
+            Ok(()) => assert_eq!(content(&file), [1, 2, 1]),
+            // Linux before 6.9.
+            Err(refused) => assert_eq!(refused, errno::store(libc::EPERM)),
+        }
+    }
+
+    #[test]
+    fn without_the_kernels_help_it_is_refused() {
+        let (file, lent) = appends();
+        let bytes = [2; PAGE_SIZE];
+        let run = Run {
+            offset: PAGE_SIZE as u64,
+            bytes: bytes.as_ptr(),
+            len: PAGE_SIZE,
+        };
+        assert_eq!(write_some_unless_appends(&lent, &run), Err(libc::EPERM));
+        assert_eq!(
+            file.metadata().expect("a length").len(),
+            (PAGES * PAGE_SIZE) as u64
+        );
+        set_flags(&file, 0);
+        assert_eq!(write_some_unless_appends(&lent, &run), Ok(PAGE_SIZE));
+        assert_eq!(content(&file), [1, 2, 1]);
     }
 }
