@@ -47,8 +47,9 @@ impl Done {
         let workers = &slots[..workers];
         let rounds = || workers.iter().map(|slot| value(&slot.rounds));
         Self {
-            accesses: workers.iter().map(|slot| value(&slot.accesses)).sum(),
+            // Rounds first: threads may still be at work, and count the touches of a round before it.
             rounds: rounds().sum(),
+            accesses: workers.iter().map(|slot| value(&slot.accesses)).sum(),
             min_rounds: rounds().min().unwrap_or(0),
             median_rounds: median(rounds().map(|rounds| rounds as f64).collect()).unwrap_or(0.0),
             maps: sum(|slot| &slot.maps),

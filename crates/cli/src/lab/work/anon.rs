@@ -15,7 +15,8 @@ pub fn run(bench: &Bench, memory: Memory) -> Result<(), String> {
     gang::measure(bench, STACK, Some(bench.job.seconds), |member| {
         let mut since = now_ns();
         for number in 0.. {
-            if member.stopped() {
+            // One touch at least, however short the run.
+            if number > 0 && member.stopped() {
                 break;
             }
             let access = accesses.at(member.number, number);

@@ -13,7 +13,8 @@ pub fn run(bench: &Bench) -> Result<(), String> {
         let mut reader = source.reader(&mut buffer);
         let seed = mix(bench.job.seed ^ mix(member.number as u64));
         for access in 0.. {
-            if member.stopped() {
+            // One touch at least, however short the run.
+            if access > 0 && member.stopped() {
                 break;
             }
             reader.touch(uniform(mix(seed ^ access), pages))?;

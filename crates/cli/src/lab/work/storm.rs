@@ -22,7 +22,8 @@ pub fn run(bench: &Bench) -> Result<(), String> {
         let seed = mix(bench.job.seed ^ mix(member.number as u64));
         let mut since = now_ns();
         for access in 0.. {
-            if member.stopped() {
+            // One touch at least, however short the run.
+            if access > 0 && member.stopped() {
                 break;
             }
             reader.touch(uniform(mix(seed ^ access), pages))?;

@@ -52,7 +52,11 @@ fn starts(
 ) -> Result<(), String> {
     lower_priority().map_err(|e| format!("cannot lower a thread's priority: {e}"))?;
     let mut buffer = Buffer::default();
-    while !member.stopped() {
+    for taken in 0.. {
+        // One file at least, however short the run.
+        if taken > 0 && member.stopped() {
+            break;
+        }
         // Relaxed: a number and nothing else.
         let round = next.fetch_add(1, Ordering::Relaxed);
         if rounds.is_some_and(|rounds| round >= rounds) {

@@ -140,7 +140,8 @@ pub fn run(bench: &Bench, how: Writing, flush_every: Option<u64>) -> Result<(), 
             Writing::Words(spread) => {
                 let accesses = Accesses::new(bench.job.seed, pages, 100, spread);
                 for number in 0.. {
-                    if member.stopped() {
+                    // One write at least, however short the run.
+                    if number > 0 && member.stopped() {
                         break;
                     }
                     let page = accesses.at(member.number, number).page;
