@@ -11,22 +11,26 @@ use std::io::Write as _;
 use std::path::Path;
 
 /// The properties that a test may need of a machine.
-pub const NEEDS: [&str; 15] = [
+pub const NEEDS: [&str; 19] = [
     "browser",     // a browser that draws a page without a screen
     "cc",          // a C compiler, a C++ compiler, and their linker
     "descriptors", // leave to open some thousands of files
     "direct",      // a file system that reads past the page cache
     "gdb",         // a debugger that may attach
+    "glibc",       // a C library whose every function was looked at
     "hugetlb",     // a pool of huge pages, or leave to make one
     "java",        // a Java compiler and machine
     "kernel",      // a kernel, or a build of one, that has the call in question
     "messages",    // leave to serve the kernel's own page faults
     "mlock",       // leave to lock memory
+    "processor",   // a processor of the kind that the test is about
     "program",     // a program that is not part of softfault
     "root",        // calls that only root may make
     "shm",         // /dev/shm
     "swap",        // swap of the machine's own, to which it takes pages
     "time",        // a run longer than usual, asked for by a variable
+    "tmpfs",       // a file system in memory at /dev/shm
+    "xattr",       // a file system whose files have extended attributes
 ];
 
 /// Says that this test, or a part of it, does not run, for lack of `need`.
