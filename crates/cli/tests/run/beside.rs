@@ -5,6 +5,7 @@ use crate::cases::Cases;
 use crate::stats;
 use crate::{assert_same, assert_same_but_told, compile, directory, softfault_run, text, ways};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -65,12 +66,25 @@ fn jemalloc() {
     }
 }
 
+/// Where the kernel puts mappings at addresses of more chance than a sanitizer knows, its programs run now and then: without
+/// chance, if that may be said here.
+fn at_fixed_addresses(mut command: Command) -> Command {
+    let fix = || {
+        // SAFETY: takes a number.
+        unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
+        Ok(())
+    };
+    // SAFETY: only a system call; nothing is allocated.
+    unsafe { command.pre_exec(fix) };
+    command
+}
+
 fn sanitized(kind: &str) -> Option<PathBuf> {
     let to = directory("beside").join(kind);
     let program = compile("cases.c", &to, &[&format!("-fsanitize={kind}")])?;
-    // It may be compiled where it cannot run: by a kernel with more bits of chance in its addresses.
+    // It may be compiled where it cannot run.
     let cases = Cases::get()?;
-    let tried = Command::new(&program)
+    let tried = at_fixed_addresses(Command::new(&program))
         .arg("again")
         .arg(&cases.data)
         .output();
@@ -110,14 +124,15 @@ fn address_sanitizer() {
         return;
     };
     for case in ["threads", "forks", "handlers"] {
-        let without = Command::new(&program)
+        let without = at_fixed_addresses(Command::new(&program))
             .arg(case)
             .arg(&cases.data)
             .output()
             .unwrap();
         for how in ways() {
             let written = cases.stats_file(&format!("asan-{how}"));
-            let with = run(softfault_run(), &program, case, how, &written);
+            let with = at_fixed_addresses(softfault_run());
+            let with = run(with, &program, case, how, &written);
             assert_same(&with, &without, &format!("{case} {how}"));
             assert!(stats::read(&written).last().unwrap().taken() > 0, "{case}");
         }
@@ -132,12 +147,13 @@ fn thread_sanitizer_is_declined() {
     };
     for how in ways() {
         let written = cases.stats_file(&format!("tsan-{how}"));
-        let without = Command::new(&program)
+        let without = at_fixed_addresses(Command::new(&program))
             .arg("whole")
             .arg(&cases.data)
             .output()
             .unwrap();
-        let with = run(softfault_run(), &program, "whole", how, &written);
+        let with = at_fixed_addresses(softfault_run());
+        let with = run(with, &program, "whole", how, &written);
         let stats = stats::read(&written);
         assert_same_but_told(&with, &without, &stats, how);
         assert!(text(&with.stderr).contains("ThreadSanitizer"));
@@ -224,7 +240,7 @@ fn gdb(arguments: &[&str]) -> Option<String> {
     }
 }
 
-/// Addresses of the window of a file in a process, and which of its pages are there.
+/// Addresses of the window of a file in a process, and which of its pages are there, or in the kernel's swap.
 fn pages(process: u32, bytes: usize) -> (u64, Vec<bool>) {
     use std::os::unix::fs::FileExt;
     let maps = std::fs::read_to_string(format!("/proc/{process}/smaps")).unwrap();
@@ -242,8 +258,8 @@ fn pages(process: u32, bytes: usize) -> (u64, Vec<bool>) {
     let mut words = vec![0; bytes / 4096 * 8];
     let file = std::fs::File::open(format!("/proc/{process}/pagemap")).unwrap();
     file.read_exact_at(&mut words, start / 4096 * 8).unwrap();
-    let present = |word: &[u8]| u64::from_ne_bytes(word.try_into().unwrap()) >> 63 == 1;
-    (start, words.chunks(8).map(present).collect())
+    let there = |word: &[u8]| u64::from_ne_bytes(word.try_into().unwrap()) >> 62 != 0;
+    (start, words.chunks(8).map(there).collect())
 }
 
 #[test]

@@ -102,6 +102,18 @@ impl Member {
         unsafe { libc::kill(self.0.id() as libc::pid_t, signal) };
     }
 
+    /// Sends it a signal, and waits until all of its threads have stopped (WSTOPPED) or ended (WEXITED) by it. It can still be waited
+    /// for, and until then has its number.
+    fn signal_and_see(&self, signal: i32, event: i32) {
+        self.signal(signal);
+        // SAFETY: zeros are a valid one, and the call fills it; a child that was not waited for.
+        let seen = unsafe {
+            let mut about: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, self.0.id(), &mut about, event | libc::WNOWAIT)
+        };
+        assert_eq!(seen, 0);
+    }
+
     fn anonymous(&self) -> u64 {
         anonymous(self.0.id()).unwrap_or(0)
     }
@@ -406,7 +418,7 @@ fn a_process_that_is_stopped_holds_nobody_up() {
     let page = PageName::new("stopped");
     let mut first = workers.member("fill", &page.0, "none");
     first.hear();
-    first.signal(libc::SIGSTOP);
+    first.signal_and_see(libc::SIGSTOP, libc::WSTOPPED);
     workers.member("once", &page.0, "stopped").end_alone();
     let stats = workers.stats("stopped");
     assert_eq!(stats[0].number(&["tree", "share_bytes"]), LEAST);
@@ -502,9 +514,10 @@ fn nothing_is_left_of_a_tree() {
     let process = killed.0.id();
     killed.hear();
     assert_eq!(pages(process), 1);
-    killed.signal(libc::SIGKILL);
-    killed.0.wait().unwrap();
+    killed.signal_and_see(libc::SIGKILL, libc::WEXITED);
+    // As long as its number is in use: afterwards any tree, another test's too, removes it.
     assert_eq!(pages(process), 1, "there was nobody to remove it");
+    killed.0.wait().unwrap();
     let mut next = start("fill");
     next.hear();
     assert_eq!(pages(process), 0);
