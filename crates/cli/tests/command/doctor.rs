@@ -2,13 +2,12 @@
 //! filter, a limit or a mask that the command is started under).
 
 use super::filter::{KILL, REFUSE, closed};
-use super::{directory, finish, is_empty, refused, softfault};
+use super::{directory, finish, is_empty, kernel, refused, softfault, tmpfs};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 
 /// Nobody's, on every Linux.
@@ -109,10 +108,7 @@ fn the_probe_agrees_with_the_machine() {
     assert!(rows["kernel"][1].contains(release.trim()));
     let mappings = read("/proc/sys/vm/max_map_count");
     assert!(rows["max-map-count"][1].contains(mappings.trim()));
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map_while(|n| n.parse().ok());
-    let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
+    let version = kernel();
     // The features that a mainline kernel of this age has, the probes find.
     for (name, since) in [
         ("pagemap-scan", (6, 7)),
@@ -311,9 +307,8 @@ fn an_ordinary_user_is_served_and_leaves_nothing() {
 
 #[test]
 fn a_directory_in_memory_has_nothing_to_read_from() {
-    let dir = match tempfile::tempdir_in("/dev/shm") {
-        Ok(dir) if is_tmpfs(dir.path()) => dir,
-        _ => return eprintln!("no tmpfs at /dev/shm: not tested"),
+    let Some(dir) = tmpfs() else {
+        return softfault_skip::skipped("tmpfs", "there is none at /dev/shm");
     };
     let (code, rows) = rows(softfault(&["doctor", "--dir"]).arg(dir.path()));
     assert_eq!(code, 0);
@@ -322,14 +317,6 @@ fn a_directory_in_memory_has_nothing_to_read_from() {
     assert!(found.starts_with("tmpfs in /dev/shm"), "{found}");
     assert!(costs.contains("second copy"), "{costs}");
     assert!(is_empty(dir.path()));
-}
-
-fn is_tmpfs(dir: &Path) -> bool {
-    let out = Command::new("stat")
-        .args(["-f", "-c", "%T"])
-        .arg(dir)
-        .output();
-    out.is_ok_and(|out| out.stdout.starts_with(b"tmpfs"))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The workload of huge pages: its rows, with the machine's pool and without.
 
-use super::rows::{lab, number};
+use super::rows::{LATE, lab, number};
 use super::{directory, finish, softfault};
 use serde_json::Value;
 
@@ -127,7 +127,8 @@ fn the_table_has_the_documents_lines() {
     let dir = directory();
     let arguments = "lab run hugetlb --on soft --size 4M --seconds 0.1 --start emptied,scan";
     let arguments: Vec<&str> = arguments.split(' ').collect();
-    let (code, out, err) = finish(softfault(&arguments).current_dir(dir.path()));
+    let mut run = softfault(&arguments);
+    let (code, out, err) = finish(run.args(LATE).current_dir(dir.path()));
     assert_eq!(code, 0, "{err}");
     for word in ["touches/s", "waits", "total wait", "longest", "served here"] {
         assert!(out.contains(word), "{out}");

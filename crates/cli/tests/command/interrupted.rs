@@ -192,9 +192,10 @@ fn a_killed_command_leaves_its_swap_to_the_next_one() {
         }
         sleep(Duration::from_millis(2));
     }
+    // Before it is killed: from then on any lab, another test's too, may clean up.
+    assert!(!is_empty(dir.path()));
     signal(lab.id(), libc::SIGKILL);
     lab.wait().unwrap();
-    assert!(!is_empty(dir.path()));
     assert!(anon("0.1").output().unwrap().status.success());
     assert!(!swaps_to(dir.path()) && is_empty(dir.path()));
 }

@@ -52,9 +52,33 @@ fn softfault(arguments: &[&str]) -> Command {
     command
 }
 
-/// A directory on a disk: the target's, since /tmp is often memory.
+/// A directory on a disk: the target's, since /tmp is often memory. Its name is the one that the kernel tells.
 fn directory() -> TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("room for a test")
+    let target = std::fs::canonicalize(env!("CARGO_TARGET_TMPDIR"));
+    tempfile::tempdir_in(target.expect("it is there")).expect("room for a test")
+}
+
+/// A directory in memory, which is no device's; `None` where /dev/shm is not of that kind.
+fn tmpfs() -> Option<TempDir> {
+    let dir = tempfile::tempdir_in("/dev/shm").ok()?;
+    is_tmpfs(dir.path()).then_some(dir)
+}
+
+fn is_tmpfs(dir: &Path) -> bool {
+    let out = Command::new("stat")
+        .args(["-f", "-c", "%T"])
+        .arg(dir)
+        .output();
+    out.is_ok_and(|out| out.stdout.starts_with(b"tmpfs"))
+}
+
+/// The version of the kernel, as far as features depend on it.
+fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map_while(|n| n.parse().ok());
+    (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
 /// Whether nothing is in `dir`.

@@ -4,7 +4,7 @@
 
 use super::interrupted::{assert_interrupted, signal, start, thrash, until, worker};
 use super::rows::lab;
-use super::{directory, finish, is_empty, refused, softfault};
+use super::{directory, finish, is_empty, refused, softfault, tmpfs};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -188,9 +188,8 @@ fn read_aheads_that_cannot_be_are_refused() {
 
 #[test]
 fn a_device_that_is_not_known_is_one_line() {
-    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
-        softfault_skip::skipped("shm", "no /dev/shm");
-        return;
+    let Some(memory) = tmpfs() else {
+        return softfault_skip::skipped("tmpfs", "there is none at /dev/shm");
     };
     let mut command = softfault(&["lab", "run", "sparse", "--read-ahead-kb", "128"]);
     refused(command.arg("--dir").arg(memory.path()), "is not known");

@@ -143,6 +143,7 @@ fn policies_are_engines_of_their_own() {
               softfault:lock=rwsem";
     let mut arguments = vec!["lab", "run", "random", "--on", on, "--dir", dir];
     arguments.extend("--file-size 64M --memory 24M --threads 8 --seconds 0.3".split(' '));
+    arguments.extend(LATE);
     let rows = rows(&arguments);
     let names: Vec<_> = rows.iter().map(|row| row["on"].as_str().unwrap()).collect();
     assert_eq!(

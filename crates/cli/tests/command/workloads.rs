@@ -1,6 +1,6 @@
 //! The workloads about mapping: their rows, on the kernel's mmap and on softfault.
 
-use super::rows::{lab, number};
+use super::rows::{given_up, lab, number};
 use super::{directory, finish, softfault};
 use serde_json::Value;
 
@@ -185,10 +185,11 @@ fn many_brings_pages_in_by_one_call() {
         assert_eq!(number(row, "accesses"), f64::from(4096 * accesses), "{row}");
         assert_eq!(row["threads"], 1);
         if row["on"] == "softfault" && row["pattern"] == "cold" {
-            // By whole pages, each once, and nothing around them.
-            let read = number(row, "bytes_read");
+            // By whole pages, each once, and nothing around them; but for the program's text, where that has left the page cache:
+            // a major fault, and megabytes around it.
+            let (read, text) = (number(row, "bytes_read"), number(row, "major_faults"));
             assert!(
-                read == 0.0 || (0.95..1.05).contains(&(read / 8192.0 / 4096.0)),
+                read == 0.0 || text > 0.0 || (0.95..1.05).contains(&(read / 8192.0 / 4096.0)),
                 "{row}"
             );
         }
@@ -235,12 +236,11 @@ fn storm_touches_one_file_and_maps_another() {
 
 #[test]
 fn a_run_that_is_killed_keeps_its_mappings_and_waits() {
-    let dir = directory();
-    let arguments = "--on kernel-random --file-size 8M --memory 16M --seconds 100000 --give-up 1";
-    let arguments: Vec<&str> = arguments.split(' ').collect();
-    let row = &lab("storm", dir.path(), &arguments)[0];
-    assert_eq!(row["gave_up"], true);
-    assert!(number(row, "maps_per_s") > 0.0);
+    let arguments = "--on kernel-random --file-size 8M --memory 16M";
+    let maps = |row: &Value| row["maps_per_s"].as_f64() > Some(0.0);
+    let begun = |row: &Value| maps(row) && number(row, "accesses") > 0.0;
+    let row = &given_up("storm", arguments, begun);
+    assert!(maps(row), "{row}");
     let mut timed = waits(row);
     timed.sort_unstable();
     assert_eq!(timed, ["map", "touch", "unmap"]);
