@@ -82,10 +82,14 @@ fn look(browser: &Path, file: &Path, view: &View, arguments: &[&str]) -> String 
     } else {
         command.arg("--blink-settings=preferredColorScheme=1");
     }
-    let output = command
-        .arg(format!("file://{}", file.display()))
-        .output()
-        .expect("it starts");
+    command.arg(format!("file://{}", file.display()));
+    // A browser that gives up on a busy machine has said nothing of the page.
+    let mut output = command.output().expect("it starts");
+    for _ in 0..2 {
+        if !output.status.success() {
+            output = command.output().expect("it starts");
+        }
+    }
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {err}", view.name);
     String::from_utf8(output.stdout).expect("a page in UTF-8")
