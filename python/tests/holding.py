@@ -50,8 +50,8 @@ class Held:
         thread.start()
         self._listener = _install()
         installed.set()
-        # If the lock is held after all, this ends the process, and says where.
-        faulthandler.dump_traceback_later(60, exit=True)
+        # If the lock is held after all, this ends the process, and says where. As long as a busy machine may need.
+        faulthandler.dump_traceback_later(270, exit=True)
 
     def _answer(self, installed):
         installed.wait()
