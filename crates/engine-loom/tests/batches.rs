@@ -1,4 +1,5 @@
-//! Models of the batches of reclaim: those that cannot write dirty pages back are not under way any more once files are written to.
+//! Models of the batches of reclaim: those that cannot write dirty pages back are not under way any more once files are written to;
+//! a thread that needs one waits for whichever is free first.
 
 mod model;
 
@@ -62,5 +63,21 @@ fn a_batch_that_cannot_write_ends_before_a_file_is_written_to() {
         evicts.join().unwrap();
         run_on(LAST);
         assert!(scene.batches.take().can_write());
+    });
+}
+
+#[test]
+fn any_batch_that_is_free_first_will_do() {
+    explore(Some(3), || {
+        let scene = Scene::new();
+        run_on(LAST);
+        let mut all: Vec<_> = [(); LAST + 1].map(|()| scene.batches.take()).into();
+        let evicts = {
+            let scene = Arc::clone(&scene);
+            spawn(move || scene.evict())
+        };
+        // The last that was taken, which is no processor's.
+        drop(all.pop());
+        evicts.join().unwrap();
     });
 }

@@ -1,17 +1,17 @@
 //! The batches of a node, made once: the fault handler has no heap.
 //!
-//! A thread that evicts takes a batch, and waits where all that it may have are taken: for the batch of its processor. Any
-//! thread may have the first [`CONCURRENT`]; each of the others is for the processors of one number modulo the count. So few
-//! processors have few batches under way at a time, and evict no more at a time than before there is enough. With 256
-//! processors four batches were not enough: in a thrash most threads waited for one.
+//! A thread that evicts takes a batch, that of its processor or any other that is free, and where all are taken it waits for
+//! whichever is free first. There are [`CONCURRENT`] of them, or up to the highest number of a processor that has evicted, modulo
+//! the count. So few processors have few batches under way at a time, and evict no more at a time than before there is enough.
+//! With 256 processors four batches were not enough: in a thrash most threads waited for one.
 //!
 //! **Files that are written to** have dirty pages, and a batch needs memory to write them back. The first [`CONCURRENT`] get it,
 //! and the others are not taken any more.
 
 use super::evict::FolioBatch;
 use super::write_back::WriteSheet;
-use crate::lock::{Mutex, MutexGuard, order};
-use sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::lock::{OneOf, Several, order};
+use sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Batches that may be under way at a time on any machine, and of a node whose files are written to.
 pub(super) const CONCURRENT: usize = 4;
@@ -21,11 +21,13 @@ const MOST: usize = 64;
 const SHARE: usize = 4096;
 
 /// A batch that the caller has.
-pub type TakenBatch<'a> = MutexGuard<'a, Box<FolioBatch>, { order::RECLAIM_BATCH }>;
+pub type TakenBatch<'a> = OneOf<'a, Box<FolioBatch>, { order::RECLAIM_BATCH }>;
 
 /// The batches of a node.
 pub struct Batches {
-    batches: Box<[Mutex<Box<FolioBatch>, { order::RECLAIM_BATCH }>]>,
+    batches: Several<Box<FolioBatch>, { order::RECLAIM_BATCH }>,
+    /// How many of them are taken where no file is written to. It only grows, with the processors that are seen.
+    used: AtomicUsize,
     /// Files are written to. Never reset.
     writes: AtomicBool,
 }
@@ -35,13 +37,12 @@ impl Batches {
     pub fn new(pages: usize) -> Self {
         let count = (pages / SHARE).clamp(CONCURRENT, MOST);
         Self {
-            batches: (0..count)
-                .map(|number| match number < CONCURRENT {
-                    true => Mutex::ranked(FolioBatch::new(1)),
-                    // Of half the pages: those who wait for it go on sooner.
-                    false => Mutex::ranked(FolioBatch::new(2)),
-                })
-                .collect(),
+            batches: Several::new((0..count).map(|number| match number < CONCURRENT {
+                true => FolioBatch::new(1),
+                // Of half the pages: those who wait for it go on sooner.
+                false => FolioBatch::new(2),
+            })),
+            used: AtomicUsize::new(CONCURRENT),
             writes: AtomicBool::new(false),
         }
     }
@@ -61,8 +62,8 @@ impl Batches {
         // Relaxed: a thread that takes a batch after the look at it below has it from that lock.
         self.writes.store(true, Relaxed);
         let mut sheets = sheets.into_iter();
-        for batch in &self.batches {
-            let (mut batch, sheet) = (batch.lock(), sheets.next());
+        for place in 0..self.batches.count() {
+            let (mut batch, sheet) = (self.batches.lock(place), sheets.next());
             if batch.sheet.is_none() {
                 batch.sheet = sheet;
             }
@@ -72,24 +73,30 @@ impl Batches {
 
     /// Bytes of the arrays.
     pub fn bytes(&self) -> usize {
-        self.batches.len() * size_of::<FolioBatch>()
+        self.batches.count() * size_of::<FolioBatch>()
     }
 
     /// Takes a batch, one that can be written back if files are written to.
     pub fn take(&self) -> TakenBatch<'_> {
-        let cpu = sync::cpu();
-        let own = &self.batches[cpu % self.batches.len()];
-        let anybodys = &self.batches[..CONCURRENT];
+        let own = sync::cpu() % self.batches.count();
+        // Relaxed, here and below: a release of a batch, which a waiter sees, comes after this.
+        if own >= self.used.load(Relaxed) {
+            self.used.fetch_max(own + 1, Relaxed);
+        }
+        self.batches.lock_any(|| self.try_take(own))
+    }
+
+    /// Takes a free one, that of the caller's processor if it can.
+    fn try_take(&self, own: usize) -> Option<TakenBatch<'_>> {
         if !self.writes.load(Relaxed) {
-            let batch = own.try_lock();
-            let batch = batch.or_else(|| anybodys.iter().find_map(Mutex::try_lock));
-            let batch = batch.unwrap_or_else(|| own.lock());
+            let others = own..self.used.load(Relaxed);
+            let batch = self.batches.try_lock(others.chain(0..own))?;
             // Again under its lock: see `will_write`.
             if batch.can_write() || !self.writes.load(Relaxed) {
-                return batch;
+                return Some(batch);
             }
         }
-        let batch = anybodys.iter().find_map(Mutex::try_lock);
-        batch.unwrap_or_else(|| anybodys[cpu % CONCURRENT].lock())
+        let first = own % CONCURRENT;
+        self.batches.try_lock((first..CONCURRENT).chain(0..first))
     }
 }
