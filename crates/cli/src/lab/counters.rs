@@ -187,10 +187,21 @@ impl Counters {
     pub fn fail(&self, blame: Blame, text: &str) {
         let header = self.header();
         // Relaxed: decides only which thread writes; the text is published by `blame`.
-        if header.error_taken.swap(1, Ordering::Relaxed) != 0 {
-            return;
+        if header.error_taken.swap(1, Ordering::Relaxed) == 0 {
+            self.put_error(blame, text);
         }
-        for (to, byte) in header.error.iter().zip(text.bytes()) {
+    }
+
+    /// Child: the error of a thread while others have not ended, and may never: [`fail`](Self::fail) replaces it.
+    pub fn fail_meanwhile(&self, text: &str) {
+        if self.header().error_taken.load(Ordering::Relaxed) == 0 {
+            self.put_error(Blame::Run, text);
+        }
+    }
+
+    fn put_error(&self, blame: Blame, text: &str) {
+        let header = self.header();
+        for (to, byte) in header.error.iter().zip(text.bytes().chain([0])) {
             to.store(byte, Ordering::Relaxed);
         }
         // Release, with the Acquire in `error`.
@@ -303,7 +314,11 @@ mod tests {
         };
         child.start(usage);
         child.slots()[2].accesses.store(9, Ordering::Relaxed);
+        child.fail_meanwhile("a thread's, which is long");
+        let text = "a thread's, which is long".to_owned();
+        assert_eq!(parent.error(), Some((Blame::Run, text)));
         child.fail(Blame::Input, "first");
+        child.fail_meanwhile("late");
         child.fail(Blame::Run, "second");
         assert!(parent.started().is_some() && !parent.finished());
         assert_eq!(parent.before(), usage);

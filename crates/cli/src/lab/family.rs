@@ -156,8 +156,8 @@ fn walked(order: &[u32], size: usize, walk: Walk, seed: u64) -> Vec<u32> {
     match walk {
         Walk::Reverse => groups.iter_mut().for_each(|group| group.reverse()),
         Walk::Shuffle => {
-            for (group, seed) in groups.iter_mut().zip(1..) {
-                shuffle(group, mix(seed));
+            for (group, number) in groups.iter_mut().zip(1..) {
+                shuffle(group, mix(seed ^ mix(number)));
             }
         }
         Walk::Anywhere => shuffle(&mut groups, seed),
@@ -229,6 +229,15 @@ mod tests {
         ] {
             assert_eq!(Family::parse(none, 1), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_seed_draws_each_group_of_a_shuffle() {
+        let family = Family::parse("shuffle8", 1).expect("a name");
+        let [one, other] = [1, 2].map(|seed| family.pages(64, seed));
+        let groups = one.chunks(8).zip(other.chunks(8));
+        assert!(groups.filter(|(one, other)| one != other).count() > 6);
+        assert_eq!(one, family.pages(64, 1));
     }
 
     #[test]

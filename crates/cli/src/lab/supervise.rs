@@ -60,7 +60,7 @@ impl Drop for Guard<'_> {
 }
 
 /// Runs `job` in `group` and calls `tick` ten times a second meanwhile. A child that has not ended after
-/// `give_up` is killed.
+/// `give_up` is killed; one whose run is over then, and that only checks what it did, has as long again.
 pub fn run(
     job: &Job,
     counters: &Counters,
@@ -82,7 +82,8 @@ pub fn run(
     let _ = stdin.write_all(&text);
     drop(stdin);
 
-    let end = Instant::now() + give_up;
+    let mut end = Instant::now() + give_up;
+    let mut checks = false;
     let watch = Watch::new(&guard.child);
     let status = loop {
         interrupt.check()?;
@@ -90,7 +91,11 @@ pub fn run(
             break status;
         }
         if Instant::now() >= end {
-            return Ok(abandon(guard, job, counters));
+            if checks || !counters.finished() {
+                return Ok(abandon(guard, job, counters));
+            }
+            checks = true;
+            end += give_up;
         }
         watch.wait(end);
         tick();
@@ -124,22 +129,31 @@ fn outcome(
         None if status.success() => None,
         None => Some(death(&mut guard.child, status)),
     };
+    Ok(final_figures(guard, job, counters, error))
+}
+
+fn final_figures(guard: &Guard, job: &Job, counters: &Counters, error: Option<String>) -> Outcome {
     let usage = counters
         .finished()
         .then(|| counters.after().since(counters.before()));
     let started = counters.started();
-    Ok(Outcome {
+    Outcome {
         elapsed_ns: started.map_or(0, |at| counters.ended().saturating_sub(at)),
         done: Done::of(counters, job.threads),
         usage,
         peak_bytes: guard.peak(),
         gave_up: false,
         error,
-    })
+    }
 }
 
 /// Takes the figures of a child that does not end, and kills it.
 fn abandon(guard: Guard, job: &Job, counters: &Counters) -> Outcome {
+    let error = counters.error().map(|(_, text)| text);
+    if counters.finished() {
+        let unchecked = "it was not checked: that takes longer than --give-up".into();
+        return final_figures(&guard, job, counters, error.or(Some(unchecked)));
+    }
     let started = counters.started();
     let usage = Usage::of_child(guard.child.id()).filter(|_| started.is_some());
     let outcome = Outcome {
@@ -148,7 +162,7 @@ fn abandon(guard: Guard, job: &Job, counters: &Counters) -> Outcome {
         usage: usage.map(|usage| usage.since(counters.before())),
         peak_bytes: guard.peak(),
         gave_up: true,
-        error: None,
+        error,
     };
     drop(guard);
     outcome

@@ -226,6 +226,7 @@ fn options_without_use_for_a_workload_are_refused() {
         ("anon --file /etc/passwd", "--file"),
         ("anon --pattern random", "uniform or zipf"),
         ("anon --theta 1", "--theta"),
+        ("write --theta 1", "--theta"),
         ("anon --writes 101", "--writes"),
         ("sparse --writes 10", "--writes"),
         ("anon --touch 3", "--touch"),

@@ -64,7 +64,7 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
             Ok(files.iter().map(pattern).collect())
         }
         Workload::Write => {
-            let theta = args.theta.unwrap_or(THETA);
+            let theta = theta(args)?;
             let pattern = |name: &str| match name {
                 "sequential" => Ok(named(name, Kind::Write(Writing::Over))),
                 "append" => Ok(named(name, Kind::Append)),
@@ -99,16 +99,22 @@ pub fn patterns(args: &RunArgs) -> Result<Vec<Pattern>, Error> {
     }
 }
 
+/// The skew of the spread `zipf`.
+fn theta(args: &RunArgs) -> Result<f64, Error> {
+    let theta = args.theta.unwrap_or(THETA);
+    match theta > 0.0 && theta < 1.0 {
+        true => Ok(theta),
+        false => Err(Error::input("--theta must be above 0 and below 1")),
+    }
+}
+
 /// Patterns of workloads that differ in how accesses are spread over pages.
 fn spreads(
     args: &RunArgs,
     defaults: &str,
     kind: fn(Spread) -> Kind,
 ) -> Result<Vec<Pattern>, Error> {
-    let theta = args.theta.unwrap_or(THETA);
-    if !(theta > 0.0 && theta < 1.0) {
-        return Err(Error::input("--theta must be above 0 and below 1"));
-    }
+    let theta = theta(args)?;
     let pattern = |name: &str| match name {
         "uniform" => Ok(named(name, kind(Spread::Uniform))),
         "zipf" if theta == THETA => Ok(named(name, kind(Spread::Zipf { theta }))),

@@ -189,6 +189,9 @@ pub fn measure(
                 Ok(Word::Done(works, done)) => {
                     workers -= usize::from(works);
                     result = result.and(done);
+                    if let Err(text) = &result {
+                        bench.counters.fail_meanwhile(text);
+                    }
                 }
                 Ok(Word::Ready) => {}
                 Err(RecvTimeoutError::Timeout) => publish(bench, &before),

@@ -18,16 +18,18 @@ const READERS: usize = 32;
 /// Brings the pages in, and looks at each; where they are there before the clock starts, brings them in again.
 pub fn run(bench: &Bench, present: bool) -> Result<(), String> {
     let source = bench.source()?;
+    // Drawn before the clock starts.
     let wanted = |number: usize| pages(mix(bench.job.seed ^ number as u64), source.pages());
+    let wanted: Vec<Vec<u64>> = (0..bench.job.threads).map(wanted).collect();
     if present {
-        for number in 0..bench.job.threads {
-            bring_in(&source, first(&wanted(number)))?;
+        for pages in &wanted {
+            bring_in(&source, first(pages))?;
         }
     }
     gang::measure(bench, 1 << 20, None, |member| {
-        let all = wanted(member.number);
+        let all = &wanted[member.number];
         let calls: Vec<&[u64]> = match present {
-            true => (0..PRESENT_CALLS).map(|_| first(&all)).collect(),
+            true => (0..PRESENT_CALLS).map(|_| first(all)).collect(),
             false => all.chunks(PAGES as usize).collect(),
         };
         for pages in calls {
