@@ -189,12 +189,12 @@ fn an_ordinary_user_has_it_too() {
     });
 }
 
-/// Faults of this process so far that the kernel served without I/O.
+/// Faults of this thread so far that the kernel served without I/O. Other tests' threads have theirs meanwhile.
 fn minor_faults() -> i64 {
     // SAFETY: a structure of zeros is valid, and the call fills it.
     unsafe {
         let mut usage: libc::rusage = core::mem::zeroed();
-        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &mut usage), 0);
+        assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);
         usage.ru_minflt
     }
 }
