@@ -61,7 +61,8 @@ fn fill_up(mounted: &Mounted, compression: Compression, fallocates: bool) {
     }
     pages.check(&file, batches * BATCH, &[3; BATCH]);
     drop(file);
-    assert_eq!(mounted.free(), before);
+    // The kernel gives blocks back when nobody has the file any more, its own threads included.
+    until(|| mounted.free() == before);
 }
 
 #[test]
@@ -129,7 +130,8 @@ fn a_process_that_is_killed_leaves_nothing() {
         assert_eq!(mounted.files(), 0);
         victim.kill().unwrap();
         victim.wait().unwrap();
-        assert_eq!((mounted.free(), mounted.files()), (before, 0));
+        // As above.
+        until(|| (mounted.free(), mounted.files()) == (before, 0));
     }
     // Where nothing can be mounted, at least no name is left.
     let dir = disk().join(format!("killed-{}", std::process::id()));

@@ -150,7 +150,11 @@ fn private_memory_is_zeros_or_the_file_again() {
             for page in 0..pages {
                 anon[page * PAGE] = 7;
             }
-            assert!(madvise(&anon, advice));
+            // Before Linux 5.18 there is no DONTNEED_LOCKED.
+            if !madvise(&anon, advice) {
+                assert_eq!(advice, 24);
+                continue;
+            }
             for page in 0..pages {
                 let at = page * PAGE;
                 if write {
