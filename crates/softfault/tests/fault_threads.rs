@@ -476,6 +476,7 @@ fn a_thread_that_waits_can_be_interrupted_and_killed() {
         _ => {
             // SAFETY: the child does nothing but touch, and is killed.
             let child = unsafe { libc::fork() };
+            assert!(child >= 0, "fork");
             if child == 0 {
                 let (store, map) = failing();
                 store.slow.store(true, SeqCst);

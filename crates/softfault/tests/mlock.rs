@@ -128,7 +128,8 @@ fn the_kernel_may_write_to_locked_pages_beside_evictions() {
     let mut locked = engine.map_anon(16 * PAGE).unwrap();
     std::thread::scope(|scope| {
         let pressing = scope.spawn(|| (0..6).for_each(|round| around.fill(round)));
-        while !pressing.is_finished() {
+        // Once at least, however late this thread comes to it.
+        loop {
             locked.lock().unwrap();
             std::io::Seek::rewind(&mut &source).unwrap();
             // SAFETY: the bytes are the map's.
@@ -143,6 +144,9 @@ fn the_kernel_may_write_to_locked_pages_beside_evictions() {
                 std::io::Error::last_os_error()
             );
             locked.unlock().unwrap();
+            if pressing.is_finished() {
+                break;
+            }
         }
     });
     assert!((0..16 * PAGE).all(|at| locked[at] == byte_at(at)));
