@@ -15,7 +15,7 @@ pub mod waits;
 use crate::error::Error;
 use crate::output;
 use crate::results::row::Row;
-use crate::results::{self, names};
+use crate::results::{self, file_names, names};
 use cases::Cases;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -209,13 +209,4 @@ fn must_have(engine: &str, rows: &[Row], path: &Path) -> Result<(), Error> {
         path.display(),
         engines(rows).join(", ")
     )))
-}
-
-/// The files' names without `.json`, with their folders if they are alike otherwise.
-fn file_names(paths: [&Path; 2]) -> [String; 2] {
-    let short = |path: &Path| path.file_stem().map(|stem| stem.display().to_string());
-    match paths.map(short) {
-        [Some(before), Some(after)] if before != after => [before, after],
-        _ => paths.map(|path| path.display().to_string()),
-    }
 }

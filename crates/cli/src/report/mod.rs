@@ -92,8 +92,9 @@ fn merge(files: Vec<(&Path, Vec<Row>)>) -> Vec<Row> {
         }
     }
     let mut merged = Vec::new();
-    for (path, rows) in files {
-        let name = path.file_stem().unwrap_or(path.as_os_str()).display();
+    let paths: Vec<&Path> = files.iter().map(|(path, _)| *path).collect();
+    for (at, (_, rows)) in files.into_iter().enumerate() {
+        let name = results::file_name(at, &paths);
         for mut row in rows {
             if twice.contains(&row.on) {
                 row.on = format!("{} ({name})", row.on);
@@ -102,4 +103,23 @@ fn merge(files: Vec<(&Path, Vec<Row>)>) -> Vec<Row> {
         }
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_of_two_files_with_one_name_is_two() {
+        let row = || Row {
+            workload: "random".into(),
+            on: "softfault".into(),
+            ..Row::default()
+        };
+        let [a, b] = ["a/results.json", "b/results.json"].map(Path::new);
+        let merged = merge(vec![(a, vec![row()]), (b, vec![row()])]);
+        let on: Vec<&str> = merged.iter().map(|row| &row.on[..]).collect();
+        let apart = ["softfault (a/results.json)", "softfault (b/results.json)"];
+        assert_eq!(on, apart);
+    }
 }

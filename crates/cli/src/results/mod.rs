@@ -28,6 +28,23 @@ pub fn read(path: &Path) -> Result<Vec<Row>, Error> {
     parse(&text).map_err(|why| wrong(&why))
 }
 
+/// The files' names without `.json`, with their folders where they are alike otherwise.
+pub fn file_names<const N: usize>(paths: [&Path; N]) -> [String; N] {
+    std::array::from_fn(|at| file_name(at, &paths))
+}
+
+/// The name of one of several files.
+pub fn file_name(at: usize, paths: &[&Path]) -> String {
+    let path = paths[at];
+    let alike = |other: &&Path| other.file_stem() == path.file_stem();
+    match path.file_stem() {
+        Some(stem) if paths.iter().filter(|other| alike(other)).count() == 1 => {
+            stem.display().to_string()
+        }
+        _ => path.display().to_string(),
+    }
+}
+
 /// The rows as a result file holds them.
 pub fn json(rows: &[Row]) -> String {
     let mut text = serde_json::to_string_pretty(rows).expect("rows are plain data");
@@ -75,6 +92,13 @@ mod tests {
             row.miss_per_drop(),
         ];
         assert_eq!(figures, [None; 4]);
+    }
+
+    #[test]
+    fn files_with_one_name_are_told_apart_by_their_folders() {
+        let paths = ["a/results.json", "b/results.json", "b/other.json"].map(Path::new);
+        let names = ["a/results.json", "b/results.json", "other"];
+        assert_eq!(file_names(paths), names);
     }
 
     #[test]
