@@ -148,14 +148,20 @@ impl<'a> Duel<'a> {
 /// high where few threads have had all turns.
 fn rate(group: &Group) -> Option<f64> {
     let median =
-        |row: &Row| Some(row.median_rounds? / row.elapsed_s).filter(|rate| rate.is_finite());
+        |row: &Row| Some(median_rounds(row)? / row.elapsed_s).filter(|rate| rate.is_finite());
     group.median(median).or(group.speed())
+}
+
+/// The rounds of the median thread, where they took the whole time: those of loops took the verb's part of it, and threads
+/// meet for each.
+fn median_rounds(row: &Row) -> Option<f64> {
+    row.median_rounds.filter(|_| row.workload != "loops")
 }
 
 fn speed(group: &Group) -> (f64, String) {
     let (rate, unit, given_up) = (rate(group).unwrap_or(0.0), group.unit(), group.given_up());
     let least = group.count(|row| row.min_rounds);
-    let turns = least.zip(group.median(|row| row.median_rounds));
+    let turns = least.zip(group.median(median_rounds));
     let turns = turns.map_or(String::new(), |(least, median)| {
         let [least, median] = [least, median].map(figure::count);
         format!(" of the median thread, which had {median} of them; the least {least}")
@@ -293,5 +299,29 @@ fn draw(card: &Card, engines: &Engines) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::group::group;
+
+    #[test]
+    fn loops_are_compared_by_the_time_of_the_verb() {
+        let mut row = Row {
+            workload: "loops".into(),
+            elapsed_s: 10.0,
+            rounds_per_s: Some(600.0),
+            min_rounds: Some(90),
+            median_rounds: Some(100.0),
+            ..Row::default()
+        };
+        let shown = |row: &Row| speed(&group([row])[0]);
+        let (loops, text) = shown(&row);
+        assert_eq!((loops, text.contains("median")), (600.0, false), "{text}");
+        row.workload = "thrash".into();
+        let (thrash, text) = shown(&row);
+        assert_eq!((thrash, text.contains("median")), (10.0, true), "{text}");
     }
 }
