@@ -117,7 +117,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if !matches!(error, Error::Interrupted(_)) {
-                eprintln!("error: {error}");
+                output::tell(&format!("error: {error}\n"));
             }
             ExitCode::from(error.exit_code())
         }

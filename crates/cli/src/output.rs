@@ -30,6 +30,25 @@ pub fn put(sink: &Sink, text: &str) -> Result<(), Error> {
     }
 }
 
+/// Shows `text` on stderr; where nobody can read that, nothing is lost that stdout does not have.
+pub fn tell(text: &str) {
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Puts the JSON, then shows the tables: on stderr if stdout is taken. That one cannot be written does not cost the
+/// other.
+pub fn both(json: Option<(&Sink, &str)>, text: &str, taken: bool) -> Result<(), Error> {
+    let put = json.map_or(Ok(()), |(sink, json)| put(sink, json));
+    let shown = match taken {
+        true => {
+            tell(text);
+            Ok(())
+        }
+        false => print(text),
+    };
+    put.and(shown)
+}
+
 /// Writes a whole file, or none.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let mut file = File::create(path).map_err(|e| cannot_write(path, &e))?;

@@ -23,7 +23,7 @@ mod swap_file;
 mod userfaultfd;
 
 use crate::error::Error;
-use crate::output::print;
+use crate::output::{print, tell};
 use check::{Check, Finding, Whereabouts};
 use clap::Args;
 use place::Place;
@@ -77,7 +77,7 @@ pub fn run(args: &DoctorArgs, open_files: Option<u64>) -> Result<ExitCode, Error
     match args.json {
         true => {
             print(&report::json(&findings))?;
-            eprint!("{}", report::summary(&findings));
+            tell(&report::summary(&findings));
         }
         false => print(&(report::table(&findings) + &report::summary(&findings)))?,
     }

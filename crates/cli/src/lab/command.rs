@@ -6,7 +6,7 @@ use super::plan::{self, MakeArgs, Plan, RunArgs};
 use super::{Lab, table};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::output::{self, Sink, print};
+use crate::output::{self, Sink};
 use crate::results::json;
 use crate::results::row::Row;
 
@@ -21,13 +21,9 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     for note in table::notes(&rows) {
         text += &format!("note: {note}\n");
     }
-    match &sink {
-        Some(Sink::Stdout) => eprint!("{text}"),
-        _ => print(&text)?,
-    }
-    if let Some(sink) = &sink {
-        output::put(sink, &json(&rows))?;
-    }
+    let json = json(&rows);
+    let taken = matches!(sink, Some(Sink::Stdout));
+    output::both(sink.as_ref().map(|sink| (sink, &json[..])), &text, taken)?;
     first_failure(&rows)
 }
 

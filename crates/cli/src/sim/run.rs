@@ -20,7 +20,9 @@ pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
     let sink = |path: &Path| output::sink(path);
     let json = args.json.as_deref().map(sink).transpose()?;
     let traced = args.trace.as_deref().map(sink).transpose()?;
-    if let (Some(Sink::Stdout), Some(Sink::Stdout)) = (&json, &traced) {
+    let to_stdout = |sink: &Option<Sink>| matches!(sink, Some(Sink::Stdout));
+    let (json_taken, trace_taken) = (to_stdout(&json), to_stdout(&traced));
+    if json_taken && trace_taken {
         return Err(Error::input("--json and --trace cannot both go to stdout"));
     }
     let interrupt = Interrupt::catch()?;
@@ -31,16 +33,13 @@ pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
         .map(|(planned, (result, took))| row::row(planned, result, *took))
         .collect();
     let text = text(&planned, &ran, &rows, args.hot);
-    match (&json, &traced) {
-        (Some(Sink::Stdout), _) | (_, Some(Sink::Stdout)) => eprint!("{text}"),
-        _ => output::print(&text)?,
-    }
-    if let Some(sink) = &json {
-        output::put(sink, &results::json(&rows))?;
-    }
+    let rows_json = results::json(&rows);
+    let json = json.as_ref().map(|sink| (sink, &rows_json[..]));
+    let written = output::both(json, &text, json_taken || trace_taken);
     if let (Some(sink), Ok(outcome)) = (&traced, &ran[0].0) {
         trace::write(sink, outcome, &interrupt)?;
     }
+    written?;
     failures(&rows)
 }
 
@@ -92,7 +91,7 @@ fn failures(rows: &[Row]) -> Result<(), Error> {
     let failed: Vec<&Row> = rows.iter().filter(|row| row.error.is_some()).collect();
     for row in &failed {
         let why = row.error.as_deref().unwrap_or_default();
-        eprintln!("\n{}:\n{}", row::describe(row), why.trim_end());
+        output::tell(&format!("\n{}:\n{}\n", row::describe(row), why.trim_end()));
     }
     match failed.len() {
         0 => Ok(()),

@@ -16,7 +16,7 @@ mod touch;
 use super::fill;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::output::{self, Sink, print};
+use crate::output::{self, Sink};
 use clap::{Args, ValueEnum};
 use column::Column;
 use kind::{Kind, ToldBy};
@@ -79,15 +79,9 @@ pub fn run(args: &ProfileArgs) -> Result<(), Error> {
             .collect::<Result<_, _>>()?,
     };
     let text = table::tables(&columns);
-    match &sink {
-        Some(Sink::Stdout) => eprint!("{text}"),
-        _ => print(&text)?,
-    }
-    if let Some(sink) = &sink {
-        let json = serde_json::to_string_pretty(&columns).map_err(Error::failed)?;
-        output::put(sink, &(json + "\n"))?;
-    }
-    Ok(())
+    let json = serde_json::to_string_pretty(&columns).map_err(Error::failed)? + "\n";
+    let taken = matches!(sink, Some(Sink::Stdout));
+    output::both(sink.as_ref().map(|sink| (sink, &json[..])), &text, taken)
 }
 
 /// Measures a kind, in this process.
