@@ -19,6 +19,15 @@ pub struct HugeSlot {
     pub longest_wait_ns: AtomicU64,
 }
 
+impl HugeSlot {
+    /// Counts no waits: somebody else has.
+    pub fn forget_waits(&self) {
+        for counter in [&self.waits, &self.wait_ns, &self.longest_wait_ns] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Sums over processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HugeCounts {
@@ -64,15 +73,27 @@ impl HugeCounts {
 mod tests {
     use super::*;
 
-    #[test]
-    fn sums_and_the_longest() {
-        let slot = |n: u64| HugeSlot {
+    fn slot(n: u64) -> HugeSlot {
+        HugeSlot {
             served: n.into(),
             minor_faults: n.into(),
             waits: n.into(),
             wait_ns: n.into(),
             longest_wait_ns: n.into(),
-        };
+        }
+    }
+
+    #[test]
+    fn waits_that_are_forgotten_are_in_no_sum() {
+        let other = slot(4);
+        other.forget_waits();
+        let counts = HugeCounts::default().and(&slot(3)).and(&other);
+        let waits = (counts.waits, counts.wait_ns, counts.longest_wait_ns);
+        assert_eq!((waits, counts.served), ((3, 3, 3), 7));
+    }
+
+    #[test]
+    fn sums_and_the_longest() {
         let counts = HugeCounts::default().and(&slot(3)).and(&slot(2));
         let HugeCounts {
             served: 5,

@@ -40,12 +40,19 @@ pub fn run(bench: &Bench, bytes: u64, start: Start) -> Result<(), String> {
         let before = file.pool().stats();
         threads(bench, |peer| work(peer, &file, pages, start))?;
         let after = file.pool().stats();
-        let huge = &bench.counters.slots()[0].huge;
+        let slots = bench.counters.slots();
+        // The pool has counted each wait: those that its threads noticed are the same ones.
+        for huge in slots.iter().map(|slot| &slot.huge) {
+            huge.forget_waits();
+        }
+        let huge = &slots[0].huge;
+        let wait_ns = after.wait_ns - before.wait_ns;
         for (counter, count) in [
             (&huge.served, after.faults - before.faults),
             (&huge.waits, after.waits - before.waits),
-            (&huge.wait_ns, after.wait_ns - before.wait_ns),
-            (&huge.longest_wait_ns, after.longest_ns),
+            (&huge.wait_ns, wait_ns),
+            // The pool's longest may be one of populating, but none since is longer than all since.
+            (&huge.longest_wait_ns, after.longest_ns.min(wait_ns)),
         ] {
             counter.store(count, Ordering::Relaxed);
         }
