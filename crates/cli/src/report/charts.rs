@@ -55,14 +55,14 @@ impl<'a> Section<'a> {
         let one_pattern = self
             .groups
             .iter()
-            .all(|group| group.key.pattern == key.pattern);
+            .all(|group| group.key.variant() == key.variant());
         let mut labels: Vec<(String, Vec<&Group>)> = Vec::new();
         for &group in &self.groups {
             let key = group.key;
             let label = match (one_count, one_pattern) {
-                (true, _) => key.pattern.to_owned(),
+                (true, _) => key.variant(),
                 (false, true) => threads(key.threads),
-                (false, false) => format!("{}, {}", key.pattern, threads(key.threads)),
+                (false, false) => format!("{}, {}", key.variant(), threads(key.threads)),
             };
             match labels.iter_mut().find(|(other, _)| *other == label) {
                 Some((_, groups)) => groups.push(group),

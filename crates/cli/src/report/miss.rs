@@ -33,8 +33,8 @@ pub fn matrix(groups: &[&Group], engines: &Engines) -> Option<Markup> {
     }
     let one_count = rows.iter().all(|key| key.threads == rows[0].threads);
     let label = |key: &Key| match one_count {
-        true => key.pattern.to_owned(),
-        false => format!("{}, {}", key.pattern, threads(key.threads)),
+        true => key.variant(),
+        false => format!("{}, {}", key.variant(), threads(key.threads)),
     };
     let of = |key: &Key, on: &str| {
         groups

@@ -56,7 +56,7 @@ pub fn table(groups: &[&Group], engines: &Engines) -> Markup {
                     @for (at, group) in groups.iter().enumerate() {
                         @let first = first_like(groups, group);
                         tr.first[at > 0 && first == at] {
-                            td { (group.key.pattern) }
+                            td { (group.key.variant()) }
                             td.figure { (group.key.threads) }
                             th scope="row" { (engines.mark(group.on)) (group.on) }
                             @for &column in &columns { td.figure { (lines[at][column]) } }

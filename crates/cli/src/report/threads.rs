@@ -21,14 +21,15 @@ impl<'a> Section<'a> {
     }
 
     fn lines(&self, what: &str, caption: &str, figure: fn(&Row) -> Option<f64>) -> Vec<Lines<'a>> {
-        let mut charts: Vec<(&str, Vec<Line>)> = Vec::new();
+        let mut charts: Vec<(String, Vec<Line>)> = Vec::new();
         for group in &self.groups {
             let Some(value) = group.median(figure) else {
                 continue;
             };
-            let like = |(pattern, _): &(&str, _)| *pattern == group.key.pattern;
-            let at = charts.iter().position(like).unwrap_or_else(|| {
-                charts.push((group.key.pattern, Vec::new()));
+            let variant = group.key.variant();
+            let at = charts.iter().position(|(other, _)| *other == variant);
+            let at = at.unwrap_or_else(|| {
+                charts.push((variant, Vec::new()));
                 charts.len() - 1
             });
             add(&mut charts[at].1, group, value);
@@ -43,7 +44,7 @@ impl<'a> Section<'a> {
         let lines = charts.iter().flat_map(|(_, lines)| lines);
         let points = lines.flat_map(|line| &line.points);
         let scale = Scale::of_lines(points.map(|(_, value)| *value));
-        let chart = |(pattern, lines): (&str, _)| Lines {
+        let chart = |(pattern, lines): (String, _)| Lines {
             title: match pattern == self.workload {
                 true => format!("{what} over threads"),
                 false => format!("{what} over threads: {pattern}"),

@@ -19,6 +19,10 @@ pub struct Key<'a> {
     pub file_bytes: u64,
     /// The budget.
     pub memory_bytes: u64,
+    /// Percent of the accesses that write, where it is not the usual one.
+    pub writes: Option<u64>,
+    /// Pages between two flushes, if there are any before the end.
+    pub flush_every: Option<u64>,
 }
 
 /// The runs of one key on one engine. All fields immutable.
@@ -45,15 +49,30 @@ impl<'a> Key<'a> {
             threads: row.threads,
             file_bytes: row.file_bytes,
             memory_bytes: row.memory_bytes,
+            // Rows of old files, which do not tell, are those of the usual runs.
+            writes: (row.writes).filter(|&writes| writes != row::usual_writes(&row.workload)),
+            flush_every: row.flush_every,
         }
     }
 
-    /// Workload and pattern, once if they are the same.
+    /// Workload and pattern, once if they are the same, and what else is not as usual.
     pub fn name(&self) -> String {
         match self.workload == self.pattern {
             true => self.workload.into(),
-            false => format!("{} {}", self.workload, self.pattern),
+            false => format!("{} {}", self.workload, self.variant()),
         }
+    }
+
+    /// The pattern, and what else is not as usual.
+    pub fn variant(&self) -> String {
+        let mut text = self.pattern.to_owned();
+        if let Some(writes) = self.writes {
+            text += &format!(", {writes} % writes");
+        }
+        if let Some(pages) = self.flush_every {
+            text += &format!(", flush every {pages}");
+        }
+        text
     }
 
     /// Whether no file is mapped.
@@ -271,5 +290,29 @@ impl Group<'_> {
             remarks.push("not checked".into());
         }
         remarks.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_writes_and_flushes_are_other_work() {
+        let row = |workload: &str, writes, flush_every| Row {
+            workload: workload.into(),
+            pattern: "zipf".into(),
+            writes,
+            flush_every,
+            ..Row::default()
+        };
+        let old = row("anon", None, None);
+        let [usual, reads, writes] = [50, 0, 100].map(|writes| row("anon", Some(writes), None));
+        let flushes = row("write", None, Some(8));
+        assert_eq!(Key::of(&old), Key::of(&usual));
+        assert_ne!(Key::of(&reads), Key::of(&writes));
+        assert_eq!(Key::of(&reads).name(), "anon zipf, 0 % writes");
+        assert_ne!(Key::of(&flushes), Key::of(&row("write", None, None)));
+        assert_eq!(Key::of(&flushes).name(), "write zipf, flush every 8");
     }
 }

@@ -1,6 +1,7 @@
 //! The workloads: their names, their properties, and their defaults.
 
 use crate::lab::huge_pool;
+use crate::results::row;
 use clap::ValueEnum;
 
 /// A workload.
@@ -127,11 +128,7 @@ impl Workload {
 
     /// Percent of the accesses that write.
     pub fn writes(self) -> u64 {
-        match self {
-            Self::Snapshot => 100,
-            Self::SwapRetry => 10,
-            _ => 50,
-        }
+        row::usual_writes(self.name())
     }
 
     /// Its defaults with a budget of `memory` bytes.

@@ -25,6 +25,15 @@ const OF_FAULTS: [&str; 2] = ["pft", "spf"];
 /// Workloads that touch anonymous memory larger than the budget.
 const SWAPS: [&str; 3] = ["anon", "swap-retry", "snapshot"];
 
+/// Percent of the accesses that write in a workload that swaps, unless something else is asked for.
+pub fn usual_writes(workload: &str) -> u64 {
+    match workload {
+        "snapshot" => 100,
+        "swap-retry" => 10,
+        _ => 50,
+    }
+}
+
 /// The lab counts touched pages of this size.
 pub const PAGE: f64 = 4096.0;
 
@@ -51,6 +60,12 @@ pub struct Row {
     /// The budget.
     #[serde(default)]
     pub memory_bytes: u64,
+    /// For workloads that swap: percent of the accesses that write. Rows of old files do not tell.
+    pub writes: Option<u64>,
+    /// write: pages between two flushes; without, there is one flush, at the end.
+    pub flush_every: Option<u64>,
+    /// For how many seconds the run was to last, where that has an effect. Rows of old files do not tell.
+    pub seconds: Option<f64>,
     /// Read-ahead in KiB of the device that the file lies on (or, without a file, the directory for files),
     /// as it was while the run was under way.
     pub read_ahead_kb: Option<u32>,
