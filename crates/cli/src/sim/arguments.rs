@@ -45,9 +45,9 @@ pub struct RunArgs {
     /// pft: one mapping for all threads
     #[arg(long)]
     pub shared: bool,
-    /// loops: the verb that is measured
-    #[arg(long = "loop", value_name = "VERB", default_value = "mmap", value_parser = ["mmap", "mmap-touch", "unmap-untouched", "unmap", "touch"])]
-    pub verb: String,
+    /// loops: the verb that is measured [default: mmap]
+    #[arg(long = "loop", value_name = "VERB", value_parser = ["mmap", "mmap-touch", "unmap-untouched", "unmap", "touch"])]
+    pub verb: Option<String>,
     /// loops: all regions are parts of one mapping, which threads take in turn; without it, each region is a mapping of its own
     #[arg(long)]
     pub contended: bool,
@@ -60,15 +60,15 @@ pub struct RunArgs {
     /// swap-retry, anon: bytes of the anonymous memory [default: four times the budget]; hugetlb: of the file [default: 250G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub size: Option<u64>,
-    /// anon: choose pages by Zipf's law with this theta, 0.99 for instance; 0 chooses them uniformly
-    #[arg(long, value_name = "THETA", default_value_t = 0.0)]
-    pub theta: f64,
+    /// anon: choose pages by Zipf's law with this theta, 0.99 for instance; 0 chooses them uniformly [default: 0]
+    #[arg(long, value_name = "THETA")]
+    pub theta: Option<f64>,
     /// thrash, storm: length of a file
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
-    /// hugetlb: whether the file has its pages at the start of the measurement
-    #[arg(long, value_name = "HOW", default_value = "populated", value_parser = ["populated", "empty"])]
-    pub start: String,
+    /// hugetlb: whether the file has its pages at the start of the measurement [default: populated]
+    #[arg(long, value_name = "HOW", value_parser = ["populated", "empty"])]
+    pub start: Option<String>,
     /// hugetlb: all threads begin at the same time; without it, their starts are spread over a round
     #[arg(long)]
     pub together: bool,

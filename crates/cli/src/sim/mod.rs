@@ -13,6 +13,7 @@ mod plan;
 mod pool;
 mod presets;
 mod rates;
+mod refuse;
 mod row;
 mod run;
 mod slots;

@@ -1,6 +1,7 @@
 //! Which runs a command means: cores by policies by seeds.
 
 use super::arguments::RunArgs;
+use super::refuse::refuse_strangers;
 use crate::error::Error;
 use softfault_sim::topology::{Placement, Topology};
 use softfault_sim::vary::vary;
@@ -41,6 +42,7 @@ pub struct Planned {
 
 /// All runs, in the order of results: by cores, then policies, then seeds.
 pub fn plan(workload: Workload, args: &RunArgs) -> Result<Vec<Planned>, Error> {
+    refuse_strangers(workload, args)?;
     let topology = topology(workload, args)?;
     let policies = policies(workload, &args.policies)?;
     let cores = cores(workload, args, &topology);
@@ -134,7 +136,9 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
     let mut job = Job::new(workload, topology, cores, threads);
     job.mmu = mmu(&args.mmu)?;
     job.shared = args.shared;
-    job.verb = args.verb.parse().map_err(Error::input)?;
+    if let Some(verb) = &args.verb {
+        job.verb = verb.parse().map_err(Error::input)?;
+    }
     job.contended = args.contended;
     if let Some(region) = args.region {
         // The budget that the workload takes by default is for its own region.
@@ -151,9 +155,9 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
     if workload == Workload::Hugetlb {
         job.file = args.size.unwrap_or(job.file);
         job.together = args.together;
-        job.populated = args.start != "empty";
+        job.populated = args.start.as_deref() != Some("empty");
     }
-    job.theta = args.theta;
+    job.theta = args.theta.unwrap_or(job.theta);
     job.forks = !args.no_forks;
     job.file = args.file_size.unwrap_or(job.file);
     job.files = args.files.unwrap_or(job.files);
@@ -309,6 +313,30 @@ mod tests {
         assert!(error(pft, &["--trace", "t"]).contains("single run, not 72"));
         assert!(error(pft, &["--threads", "20000"]).contains("20000 threads"));
         assert!(error(pft, &["--seeds", "999999"]).contains("more than"));
+    }
+
+    #[test]
+    fn options_of_other_workloads_are_refused() {
+        for (workload, words, why) in [
+            (Workload::Thrash, &["--size", "1G"][..], "--size is for"),
+            (pft(), &["--theta", "0.5"], "--theta is for anon"),
+            (pft(), &["--start", "populated"], "--start is for hugetlb"),
+            (Workload::Anon, &["--region", "512M"], "--region is for pft"),
+            (Workload::Spf, &["--shared"], "--shared is for pft"),
+            (Workload::Storm, &["--loop", "mmap"], "--loop is for loops"),
+        ] {
+            let error = plan(workload, &args(words)).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        for (workload, words) in [
+            (Workload::Hugetlb, &["--size", "1G", "--together"][..]),
+            (Workload::Anon, &["--size", "1G", "--theta", "0.5"]),
+            (Workload::WarmStart, &["--no-forks", "--files", "60"]),
+            (Workload::Storm, &["--mappers", "2", "--file-size", "16M"]),
+        ] {
+            plan(workload, &args(words)).unwrap();
+        }
     }
 
     #[test]
