@@ -61,8 +61,10 @@ fn fill(row: &mut Row, simulated: &mut Simulated, outcome: &Outcome) {
     row.faults = Some(outcome.faults);
     row.elapsed_s = outcome.elapsed_ns as f64 / 1e9;
     row.cpu_s = Some(outcome.cpu_ns as f64 / 1e9);
-    row.faults_per_s = Some(outcome.faults_per_s());
-    row.faults_per_cpu = Some(outcome.faults_per_cpu());
+    // The faults of loops are of all that they do, and their times those of the verb alone.
+    let has_rate = row.workload != "loops";
+    row.faults_per_s = has_rate.then(|| outcome.faults_per_s());
+    row.faults_per_cpu = has_rate.then(|| outcome.faults_per_cpu());
     row.accesses = outcome.touches;
     row.rounds = Some(outcome.rounds);
     row.rounds_per_s = in_rounds.then(|| outcome.rounds_per_s());

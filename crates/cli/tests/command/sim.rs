@@ -458,7 +458,31 @@ fn loops_measure_one_verb() {
                 let regions = row["rounds"].as_u64().unwrap();
                 assert!(regions > 0 && regions.is_multiple_of(16), "{row}");
                 assert!(row["rounds_per_s"].as_f64().unwrap() > 0.0, "{row}");
+                // They are of more than the verb, and the time is not.
+                assert!(row["faults_per_s"].is_null() && row["faults_per_cpu"].is_null());
             }
         }
     }
+}
+
+#[test]
+fn results_are_kept_where_the_tables_cannot_be_shown() {
+    let full = || {
+        std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let dir = directory();
+    let json = dir.path().join("rows.json");
+    let mut to_file = softfault(&with("spf", &["--json"]));
+    let status = to_file.arg(&json).stdout(full()).status().unwrap();
+    assert_eq!(status.code(), Some(2), "stdout is full");
+    let kept: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert!(!kept.is_empty());
+    let mut to_stdout = softfault(&with("spf", &["--json", "-"]));
+    let output = to_stdout.stderr(full()).output().unwrap();
+    assert!(output.status.success(), "{:?}", output.status);
+    let told: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!told.is_empty());
 }

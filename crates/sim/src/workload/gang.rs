@@ -67,7 +67,8 @@ impl Member {
         let done = body(&mut self);
         if counts {
             self.tally.ended_ns = world::now_ns();
-            self.tally.cpu_ns = world::cpu_ns() - cpu_ns;
+            let since_ns = cpu_ns.max(self.tally.cpu_before_ns);
+            self.tally.cpu_ns = world::cpu_ns() - since_ns;
         }
         if done.is_err() {
             self.stop.store(true, Ordering::Relaxed);

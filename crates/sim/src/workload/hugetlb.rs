@@ -103,11 +103,16 @@ fn huge_of(rig: &Rig) -> &Huge {
 fn rounds(member: &mut Member, space: HugeSpace) -> Result<(), String> {
     let rig = member.rig.clone();
     let huge = huge_of(&rig);
+    let mut counted = huge.counts();
     while !member.stopped() {
         let map = member.timed(Waited::Map, |_| space.map(huge))?;
         for page in 0..huge.pages() {
             if member.stopped() {
                 break;
+            }
+            if !counted && huge.counts() {
+                counted = true;
+                member.tally.cpu_before_ns = world::cpu_ns();
             }
             member.timed(Waited::Touch, |_| space.touch(huge, &map, page))?;
             member.tally.touches += u64::from(huge.counts());
@@ -117,6 +122,9 @@ fn rounds(member: &mut Member, space: HugeSpace) -> Result<(), String> {
         let whole = !member.stopped();
         member.timed(Waited::Unmap, |_| space.unmap(huge, map));
         member.tally.rounds += u64::from(whole && huge.counts());
+    }
+    if !counted {
+        member.tally.cpu_before_ns = world::cpu_ns();
     }
     space.exit();
     Ok(())

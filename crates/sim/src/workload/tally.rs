@@ -28,6 +28,8 @@ pub struct Tally {
     pub rounds: u64,
     /// Processor time from the start to the end.
     pub cpu_ns: u64,
+    /// hugetlb: this thread's processor time when it saw that counting has begun; 0 where it counts from the start.
+    pub cpu_before_ns: u64,
     /// When the thread's work ended, or the last one's; 0 of a thread that is
     /// not waited for.
     pub ended_ns: u64,

@@ -204,3 +204,12 @@ fn names_can_be_read_back() {
     );
     assert!("hard".parse::<MmuKind>().is_err());
 }
+
+#[test]
+fn processor_time_of_huge_pages_is_of_the_time_that_counts() {
+    let job = small::job(Workload::Hugetlb, 4);
+    let outcome = run(&job).unwrap();
+    // It begins with a thread's first touch after the mark, which is when the time begins.
+    let most = outcome.elapsed_ns * job.cores as u64;
+    assert!(outcome.cpu_ns <= most, "{} of {most} ns", outcome.cpu_ns);
+}
