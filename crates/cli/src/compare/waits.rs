@@ -77,8 +77,13 @@ fn acquisitions(cases: &Cases, line: &Line) -> String {
         add(format!("{metric} Avg Wait (us)"), avg, |us| {
             format!("{us:.2}")
         });
+        // The engine's longest wait is that since it was made.
+        let since = match line.first().key.swaps() {
+            true => ", populating too",
+            false => "",
+        };
         add(
-            format!("{metric} Longest Wait (us)"),
+            format!("{metric} Longest Wait (us){since}"),
             line.figures(longest),
             |us| format!("{us:.2}"),
         );

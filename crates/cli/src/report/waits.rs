@@ -46,7 +46,7 @@ pub fn cards(groups: &[&Group], engines: &Engines) -> (Vec<Markup>, Vec<String>)
             .collect();
         let locks: BTreeSet<&str> = like.iter().flat_map(|group| group.locks_taken()).collect();
         for lock in locks {
-            let label = format!("{}, {}", key.pattern, threads(key.threads));
+            let label = format!("{}, {}", key.variant(), threads(key.threads));
             match chart(&like, lock, &label) {
                 Some(chart) => cards.push(chart.draw(engines)),
                 None => quiet.push(format!("{} ({label})", name(lock))),
@@ -95,7 +95,12 @@ fn chart<'a>(groups: &[&'a Group<'a>], lock: &str, label: &str) -> Option<Chart<
     Some(Chart {
         title: format!("{}: {label}", name(lock)),
         caption: format!(
-            "acquisitions of a run by how long they waited; longest {}",
+            "acquisitions of a run by how long they waited; longest{} {}",
+            match groups[0].key.swaps() {
+                // The engine's longest wait is that since it was made.
+                true => ", populating included,",
+                false => "",
+            },
             longest.join(", ")
         ),
         groups: (0..shown).map(bars).collect(),

@@ -25,7 +25,7 @@ pub struct Lock {
     /// By times taken.
     #[serde(default)]
     pub wait_avg_us: f64,
-    /// The longest.
+    /// The longest; where memory is populated first, it may be one of then.
     pub wait_max_us: f64,
     /// Waits in each of `RANGES`.
     pub wait_ranges: [u64; RANGES.len()],
