@@ -3,11 +3,11 @@
 //! that needs swap cleans up.
 
 use super::fill::PAGE;
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -56,19 +56,37 @@ fn off(file: &Path) {
 fn sweep() {
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     for file in swaps.lines().skip(1).filter_map(abandoned) {
-        off(Path::new(file));
+        off(&file);
     }
 }
 
 /// The file of a line of /proc/swaps, if a lab made it whose process is gone.
-fn abandoned(line: &str) -> Option<&str> {
-    let file = line.split_whitespace().next()?;
-    let maker = Path::new(file)
-        .file_name()?
-        .to_str()?
-        .strip_prefix(PREFIX)?;
+fn abandoned(line: &str) -> Option<PathBuf> {
+    let file = unescaped(line.split_whitespace().next()?);
+    let maker = file.file_name()?.to_str()?.strip_prefix(PREFIX)?;
     let gone = maker.parse::<u32>().is_ok() && !Path::new("/proc").join(maker).exists();
     gone.then_some(file)
+}
+
+/// A path as /proc/swaps has it: blanks and backslashes are a backslash and three octal digits there.
+fn unescaped(shown: &str) -> PathBuf {
+    let mut bytes = Vec::new();
+    let mut rest = shown.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| first == b'\\');
+        let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes).into()
 }
 
 /// A file without holes, with the header that mkswap(8) writes.
@@ -121,10 +139,11 @@ mod tests {
         let own = line(&format!("{PREFIX}{}", process::id()));
         assert_eq!(abandoned(&own), None);
         let dead = line(&format!("{PREFIX}4294967294"));
-        assert_eq!(
-            abandoned(&dead),
-            Some("/some/dir/softfault-lab-swap-4294967294")
-        );
+        let file = "/some/dir/softfault-lab-swap-4294967294";
+        assert_eq!(abandoned(&dead), Some(file.into()));
+        let in_blanks = dead.replace("some", "so\\040me\\134\\011");
+        let file = file.replace("some", "so me\\\t");
+        assert_eq!(abandoned(&in_blanks), Some(file.into()));
         for other in ["swap.img", "softfault-lab-swap-", "softfault-lab-swap-x"] {
             assert_eq!(abandoned(&line(other)), None);
         }

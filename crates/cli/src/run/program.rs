@@ -5,10 +5,9 @@ use super::not_begun::{cannot_run, not_found};
 use super::rights::why_careful;
 use crate::error::Error;
 use std::env::var_os;
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// How often an interpreter may have one itself.
@@ -94,6 +93,11 @@ fn is_directory(name: &OsStr) -> Error {
     cannot_run(format_args!("{shown}: it is a directory, and no program"))
 }
 
+/// Whether this user may execute it: a file that only others may is passed over.
 fn is_executable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|about| about.permissions().mode() & 0o111 != 0)
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: the path is a live C string.
+    unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
 }

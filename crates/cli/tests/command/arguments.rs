@@ -214,6 +214,8 @@ fn options_without_use_for_a_workload_are_refused() {
         ("storm --files data", "--files"),
         ("pft --threads 1,0", "--threads"),
         ("pft --threads 1,2,1", "--threads has 1 twice"),
+        ("pft --pattern own,shared,own", "--pattern has own twice"),
+        ("thrash --files data,data", "--files has data twice"),
         ("pft --threads 1,x", "x"),
         ("pft --file-size 65M --memory 128M", "half of --memory"),
         ("spf --file-size 8M --memory 64M", "half of --memory"),

@@ -234,3 +234,20 @@ fn messages_come_by_the_device_where_the_call_is_closed() {
     let why = "madvise is denied";
     refuses(closed(&mut with, &[libc::SYS_madvise], REFUSE), 125, why);
 }
+
+#[test]
+fn a_program_that_only_another_user_may_run_is_passed_over() {
+    if !is_root() {
+        return skipped("root", "only root has a program that nobody else may run");
+    }
+    let elsewhere = Elsewhere::new();
+    let closed = elsewhere.copy(Path::new("/bin/true"), "program");
+    fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
+    let first = closed.parent().unwrap();
+    let second = first.join("bin");
+    fs::create_dir(&second).unwrap();
+    executable(&second.join("program"), "#!/bin/sh\nexit 5\n");
+    let path = std::env::join_paths([first, &second]).unwrap();
+    let mut command = elsewhere.softfault(&["run", "--", "program"]);
+    assert_eq!(command.env("PATH", path).status().unwrap().code(), Some(5));
+}

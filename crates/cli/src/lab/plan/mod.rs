@@ -19,6 +19,7 @@ use super::job::Swap;
 use crate::error::Error;
 use crate::results::on::On;
 use crate::size;
+use clap::ValueEnum;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -114,6 +115,14 @@ impl Plan {
         }
         if let Some(twice) = twice(&threads) {
             return Err(Error::input(format_args!("--threads has {twice} twice")));
+        }
+        if let Some(twice) = twice(&args.pattern) {
+            return Err(Error::input(format_args!("--pattern has {twice} twice")));
+        }
+        if let Some(twice) = twice(&args.files) {
+            let value = twice.to_possible_value().expect("none is hidden");
+            let name = value.get_name();
+            return Err(Error::input(format_args!("--files has {name} twice")));
         }
         if args.flush_every == Some(0) {
             return refuse("--flush-every must be at least 1");
