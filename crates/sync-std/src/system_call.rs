@@ -86,6 +86,7 @@ pub unsafe fn call(number: c_long, args: &[usize; 6]) -> isize {
 ///
 /// # Safety
 /// The arguments are those that this call takes, and the thread is one of the C library's.
+#[inline(never)]
 pub unsafe fn with_errno(number: c_long, args: &[usize; 6]) -> c_long {
     // SAFETY: the caller's promise.
     match answered(unsafe { call(number, args) }) {
@@ -107,6 +108,7 @@ pub trait Word {
 macro_rules! numbers {
     ($($number:ty),*) => {
         $(impl Word for $number {
+            #[inline(always)]
             fn word(self) -> usize {
                 self as usize
             }
@@ -116,24 +118,28 @@ macro_rules! numbers {
 numbers!(usize, isize, c_int, u32, i64, u64);
 
 impl<T> Word for *const T {
+    #[inline(always)]
     fn word(self) -> usize {
         self as usize
     }
 }
 
 impl<T> Word for *mut T {
+    #[inline(always)]
     fn word(self) -> usize {
         self as usize
     }
 }
 
 impl<T> Word for &T {
+    #[inline(always)]
     fn word(self) -> usize {
         core::ptr::from_ref(self) as usize
     }
 }
 
 impl<T> Word for &mut T {
+    #[inline(always)]
     fn word(self) -> usize {
         core::ptr::from_mut(self) as usize
     }
@@ -145,10 +151,20 @@ impl<T> Word for &mut T {
 /// As of [`with_errno`](crate::system_call::with_errno).
 #[macro_export]
 macro_rules! system_call {
-    ($number:expr $(, $arg:expr)* $(,)?) => {{
-        let given: &[usize] = &[$($crate::system_call::Word::word($arg)),*];
-        let mut args = [0; 6];
-        args[..given.len()].copy_from_slice(given);
-        $crate::system_call::with_errno($number, &args)
+    ($number:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr $(,)?) => {{
+        use $crate::system_call::{Word, with_errno};
+        let args = [
+            Word::word($a),
+            Word::word($b),
+            Word::word($c),
+            Word::word($d),
+            Word::word($e),
+            Word::word($f),
+        ];
+        with_errno($number, &args)
     }};
+    // Zeros behind the others.
+    ($number:expr $(, $arg:expr)* $(,)?) => {
+        $crate::system_call!($number $(, $arg)*, 0usize)
+    };
 }

@@ -20,6 +20,8 @@ impl WaitWord {
     /// Sleeps while the word holds `expected`, until woken, or until
     /// `timeout_ns` have passed. Returns at once if the word holds something
     /// else, and may return early for no reason: callers look again.
+    // Not inlined, nor is `wake`: their frames are not those of callers deep in the fault handler.
+    #[inline(never)]
     pub fn wait(&self, expected: u32, timeout_ns: Option<u64>) {
         let timeout = timeout_ns.map(|ns| libc::timespec {
             tv_sec: (ns / 1_000_000_000) as _,
@@ -45,6 +47,7 @@ impl WaitWord {
     ///
     /// The word is not read: it may have been given up and reused meanwhile,
     /// as long as its memory is still there (a slab's never goes away).
+    #[inline(never)]
     pub fn wake(&self, count: u32) {
         // SAFETY: FUTEX_WAKE only uses the address as a key.
         unsafe {

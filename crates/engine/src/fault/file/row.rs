@@ -28,7 +28,9 @@ use sync::Arc;
 /// Pages that are left to others when a row is paid for.
 const RESERVE: u64 = BLOCK_PAGES as u64;
 
-/// Maps the row that an uptodate folio is in. `None` where it is in none that can be moved: it is copied.
+/// Maps the row that an uptodate folio is in. `None` where it is in none that can be moved: it is copied. Not inlined: the stack
+/// of a fault that maps no row has no room for it.
+#[inline(never)]
 pub(super) fn map(
     cache: &Arc<PageCache>,
     folio: &Folio,

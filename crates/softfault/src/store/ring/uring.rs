@@ -113,7 +113,7 @@ impl Uring {
         }
         let left = hand_over(count, |left| {
             let taken = match through {
-                FileHandle::Number(..) => self.enter(left as u32, 0, 0, 0),
+                FileHandle::Number(..) => self.enter(left as u32, (0, 0), std::ptr::null(), 0),
                 // SAFETY: numbers only.
                 FileHandle::Table(..) => unsafe {
                     let args = |ring| [ring as usize, left, 0, 0, 0, 0];
@@ -134,7 +134,7 @@ impl Uring {
         if arrived > 0 || wait_ns == 0 {
             return arrived;
         }
-        match self.enter(0, 1, GETEVENTS | EXT_ARG, wait_ns) {
+        match self.wait(wait_ns) {
             Ok(_) | Err(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
             Err(_) => pause(wait_ns),
         }
@@ -155,7 +155,8 @@ impl Uring {
         arrived
     }
 
-    fn enter(&self, submit: u32, wait: u32, flags: u32, wait_ns: u64) -> Result<usize, i32> {
+    /// Waits for an answer.
+    fn wait(&self, wait_ns: u64) -> Result<usize, i32> {
         /// `io_uring_getevents_arg` of `linux/io_uring.h`.
         #[repr(C)]
         struct Arguments {
@@ -164,7 +165,6 @@ impl Uring {
             least_wait: u32,
             time: *const Timespec,
         }
-        let fd = self.descriptor.here().ok_or(libc::EBADF)?;
         let time = Timespec::from(std::time::Duration::from_nanos(wait_ns));
         let arguments = Arguments {
             mask: 0,
@@ -172,12 +172,27 @@ impl Uring {
             least_wait: 0,
             time: &time,
         };
-        let (arguments, bytes) = match flags & EXT_ARG {
-            0 => (std::ptr::null(), 0),
-            _ => (&raw const arguments, size_of::<Arguments>()),
-        };
-        // SAFETY: the arguments live through the call; with EXT_ARG they are
-        // the structure that the kernel expects, without it there are none.
+        let how = (1, GETEVENTS | EXT_ARG);
+        self.enter(
+            0,
+            how,
+            (&raw const arguments).cast(),
+            size_of::<Arguments>(),
+        )
+    }
+
+    /// `how`: the number of answers to wait for, and flags. With EXT_ARG the arguments are the structure that the kernel
+    /// expects, and live through the call; without it there are none.
+    fn enter(
+        &self,
+        submit: u32,
+        how: (u32, u32),
+        arguments: *const u8,
+        bytes: usize,
+    ) -> Result<usize, i32> {
+        let fd = self.descriptor.here().ok_or(libc::EBADF)?;
+        let (wait, flags) = how;
+        // SAFETY: the arguments are as said above, by both callers.
         let entered = unsafe {
             let call = libc::SYS_io_uring_enter;
             sync::system_call!(call, fd, submit, wait, flags, arguments, bytes)
