@@ -72,16 +72,17 @@ impl Engine {
     pub(crate) fn here(&self, py: Python<'_>) -> PyResult<Served> {
         let mut built = self.built();
         let (here, memory) = (std::process::id(), built.memory);
-        let of_process = match &built.engine {
-            Some((process, engine)) if *process == here => engine.clone(),
+        let (of_process, parents) = match &built.engine {
+            Some((process, engine)) if *process == here => (engine.clone(), None),
             _ => {
                 let engine = Arc::<OfProcess>::default();
                 let parents = built.engine.replace((here, engine.clone()));
-                drop(built);
-                drop_detached(parents);
-                engine
+                (engine, parents)
             }
         };
+        // Nothing is locked while the interpreter is given up: a thread that has it may want that lock.
+        drop(built);
+        drop_detached(parents);
         if let Some(engine) = of_process.engine.get() {
             return Ok(engine.clone());
         }

@@ -153,3 +153,29 @@ print("written")
     if said.startswith("closed"):
         pytest.skip(f"faults by messages are not allowed here: {said}")
     assert (tmp_path / "out").read_bytes() == path.read_bytes()
+
+
+def test_a_child_s_threads_build_its_engine_at_once(tmp_path):
+    """One builds, and no other keeps the interpreter's lock or the engine's own meanwhile."""
+    code = """
+import os, sys, threading
+import softfault
+engine = softfault.Engine(memory="8M", swap=sys.argv[1] + ":64M")
+child = os.fork()
+if child == 0:
+    import signal
+    signal.alarm(120)
+    begin, answers = threading.Barrier(4), []
+    def ask():
+        begin.wait()
+        for _ in range(3):
+            answers.append(engine.stats()["memory_bytes"])
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os._exit(answers != [8 << 20] * 12)
+print(os.waitpid(child, 0)[1])
+"""
+    assert run(code, tmp_path).stdout == "0\n"

@@ -231,8 +231,23 @@ static void file_size(void)
     use(more);
 }
 
+/* A limit of a child that has its parent's memory for now is not its parent's. */
+static void file_size_of_a_child(void)
+{
+    static const struct rlimit low = {1000000, RLIM_INFINITY};
+    int status = 0;
+    use(memory);
+    pid_t child = vfork();
+    if (child == 0)
+        _exit(setrlimit(RLIMIT_FSIZE, &low) != 0 || prlimit(0, RLIMIT_FSIZE, &low, NULL) != 0);
+    waitpid(child, &status, 0);
+    printf("child %d\n", status);
+    use(memory);
+}
+
 static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"lists", lists}, {"names", names}, {"vectors", vectors}, {"messages", messages}, {"rings", rings}, {"file-size", file_size},
+    {"file-size-of-a-child", file_size_of_a_child},
 };
 
 int main(int count, char **arguments)

@@ -114,6 +114,21 @@ fn a_limit_on_the_size_of_files_is_less_than_swap_has() {
 }
 
 #[test]
+fn a_limit_of_a_child_takes_nothing_of_its_parent() {
+    let case = "file-size-of-a-child";
+    let Some((directory, program)) = program(case) else {
+        return;
+    };
+    let without = Command::new(&program).arg(case).output().unwrap();
+    for how in ways() {
+        let (output, stats) = with(case, how, (&directory, &program));
+        assert_same(&output, &without, how);
+        let stats = stats.last().expect("its own");
+        assert_eq!((stats.taken(), stats.handed_back()), (1, 0), "{how}");
+    }
+}
+
+#[test]
 fn a_program_that_has_few_descriptors_is_the_kernels_and_a_line_says_why() {
     let case = "descriptors";
     let Some((directory, program)) = program(case) else {

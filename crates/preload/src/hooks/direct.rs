@@ -189,5 +189,9 @@ hooks! {
 
 /// Where a call of preadv2(2) goes on. -1: where the file is, which moves with each.
 pub fn behind(at: off_t, done: usize) -> off_t {
-    if at == -1 { at } else { at + done as off_t }
+    if at == -1 {
+        at
+    } else {
+        at.wrapping_add(done as off_t)
+    }
 }

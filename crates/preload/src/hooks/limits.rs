@@ -14,8 +14,10 @@ use libc::{c_int, c_uint, pid_t, rlimit};
 /// # Safety
 /// As of setrlimit(2).
 pub unsafe fn set(what: c_uint, to: *const rlimit, call: impl FnMut() -> c_int) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { make_way(what, to) };
+    if !fork::is_in_parents_memory() {
+        // SAFETY: the caller's promise.
+        unsafe { make_way(what, to) };
+    }
     again(&[Reads::Bytes(to.cast(), size(to))], call)
 }
 
@@ -31,7 +33,11 @@ pub unsafe fn exchange(
 ) -> c_int {
     let aside = BounceBuffer::of(before.cast(), size(before), true);
     let place = aside.place().cast();
-    let is_own = process == 0 || fork::is_this_process(process);
+    let is_own = match process {
+        // A child of vfork has limits of its own, and its parent's memory.
+        0 => !fork::is_in_parents_memory(),
+        _ => fork::is_this_process(process),
+    };
     if is_own {
         // SAFETY: the caller's promise.
         unsafe { make_way(what, to) };

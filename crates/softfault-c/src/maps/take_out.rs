@@ -163,7 +163,10 @@ impl Taken {
             }
             (mapped, access, kept)
         };
-        let locked = kept.iter().map(|kept| kept.range.clone()).collect();
+        let locked = (kept.iter())
+            .filter(|kept| kept.why == KeepReason::Locked)
+            .map(|kept| kept.range.clone())
+            .collect();
         kept.into_iter().for_each(KeptRange::release);
         let access_changed = mapped.access != access;
         let map = mapped.map;

@@ -223,6 +223,8 @@ impl Served {
         let Some(mut state) = self.unheld() else {
             return Ok(false);
         };
+        // A writer may have come while this waited, and found it changing.
+        let patient = patient && state.writers == 0;
         let early = patient && state.not_before.is_some_and(|then| Instant::now() < then);
         if state.by == Server::Kernel || early {
             return Ok(false);
