@@ -21,7 +21,7 @@ pub fn build(
 ) -> Result<Box<dyn Engine>, String> {
     let mut builder = builder(memory, swap)?;
     if let Some(reads) = reads {
-        // As a program has it. Other rows are about the engine: it serves them itself.
+        // As a program has it. Other rows are about the engine within its budget: see `builder`.
         builder = builder.reads(reads).by_kernel(true);
     }
     match builder.policies(policies).build() {
@@ -30,10 +30,12 @@ pub fn build(
     }
 }
 
-/// An engine's settings: its budget, and where its swap is if it needs any.
+/// An engine's settings: its budget, and where its swap is if it needs any. It serves by itself, and reads past the page
+/// cache: what that keeps is in no budget, and a row would have more memory than the kernel's row beside it.
 pub fn builder(memory: u64, swap: Option<&Swap>) -> Result<softfault::Builder, String> {
     let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
-    let builder = softfault::Engine::builder().memory(memory).by_kernel(false);
+    let builder = softfault::Engine::builder().memory(memory);
+    let builder = builder.by_kernel(false).reads(Reads::Direct);
     let builder = builder.coherence(Coherence::Engine);
     Ok(match swap {
         Some(swap) => builder.swap(softfault::Swap::in_dir(&swap.dir).bytes(swap.bytes)),
