@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 /// Of the bytes that programs map of files that are large enough.
 const LEAST_TAKEN: f64 = 0.9;
 /// The exit status of `softfault run` that does not run a program.
-const REFUSED: i32 = 2;
+const REFUSED: i32 = 126;
 
 /// Where everything is that the rows need.
 pub struct Place {

@@ -5,38 +5,12 @@ use crate::failure::Failure;
 use core::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// `PTHREAD_CANCEL_DISABLE`, which the crate `libc` has not for Linux.
-const DISABLE: c_int = 1;
-
-// The C library's; it may unwind a thread of the asynchronous type that was cancelled meanwhile.
-unsafe extern "C-unwind" {
-    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-}
-
-/// The calling thread is not cancelled while this lives: a cancellation would unwind through Rust.
-struct NoCancel(c_int);
-
-impl NoCancel {
-    fn new() -> Self {
-        let mut before = 0;
-        // SAFETY: changes this thread's state only, and fills the word.
-        unsafe { pthread_setcancelstate(DISABLE, &mut before) };
-        Self(before)
-    }
-}
-
-impl Drop for NoCancel {
-    fn drop(&mut self) {
-        // SAFETY: the thread's state from before.
-        unsafe { pthread_setcancelstate(self.0, core::ptr::null_mut()) };
-    }
-}
-
 /// The result of `call`, or `failed` and errno. Otherwise errno stays as it was.
 pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T, Failure>) -> T {
     let before = errno();
     let answered = {
-        let _no_cancel = NoCancel::new();
+        // A cancellation would unwind through Rust.
+        let _no_cancel = softfault::cancel_disabled();
         // State that a panic leaves half-done is behind locks that are taken again, poisoned or not, and each change
         // under them is whole or is not begun.
         let done = catch_unwind(AssertUnwindSafe(call));

@@ -27,7 +27,7 @@
 
 static int file, null, ends[2], sockets[2], unnamed, polled, queue;
 static unsigned char *mapped, *memory;
-static atomic_int entered, left, unwound, is_cancelled;
+static atomic_int entered, left, touching, unwound, is_cancelled;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
 static sem_t empty;
@@ -90,6 +90,7 @@ static void *touches(void *of)
     unsigned seed = (unsigned)(size_t)of;
     unwound++;
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+    touching++;
     for (;;) {
         size_t at = rand_r(&seed) % BYTES;
         memory[at] = mapped[at];
@@ -107,15 +108,20 @@ static void rounds(const char *what, void *(*act)(void *), int count)
         void *how;
         pthread_create(&thread, NULL, act, (void *)(size_t)(i + 1));
         struct timespec some = {0, rand_r(&seed) % 1000000};
-        nanosleep(&some, NULL);
+        if (act == touches) {
+            /* Within one of its first faults. */
+            while (touching <= i)
+                sched_yield();
+            for (volatile int turns = rand_r(&seed) % 30000; turns > 0; turns--)
+                ;
+        } else {
+            nanosleep(&some, NULL);
+        }
         pthread_cancel(thread);
         pthread_join(thread, &how);
         cancelled += how == PTHREAD_CANCELED;
     }
-    if (act == work)
-        printf("%s: cancelled %d\n", what, cancelled);
-    else /* glibc may say nothing of a thread that is cancelled while it may not be. */
-        printf("%s: all ended\n", what);
+    printf("%s: cancelled %d\n", what, cancelled);
     fflush(stdout);
 }
 
@@ -333,7 +339,7 @@ int main(int count, char **arguments)
     if (strcmp(arguments[2], "calls") == 0) {
         calls();
     } else {
-        rounds("touches", touches, 200);
+        rounds("touches", touches, 1000);
         rounds("work", work, 1000);
         printf("unwound %d, within a call that is no cancellation point %d\n", unwound, entered - left);
         memset(memory, 2, BYTES);

@@ -1,4 +1,4 @@
-//! Calls at the edges of what is covered, and limits: `edges.c`.
+//! Calls at the edges of what is covered, and limits: `edges.c`, `resolver.c`.
 
 use crate::stats::ProcessStats;
 use crate::{
@@ -52,6 +52,20 @@ fn programs_get_lists_of_arguments() {
 #[test]
 fn names_are_looked_up_by_threads_of_the_c_library() {
     same("names");
+}
+
+#[test]
+fn names_are_asked_for_by_the_programs_own_buffers() {
+    let directory = directory("resolver");
+    let Some(program) = compile("resolver.c", &directory.join("program"), &["-lresolv"]) else {
+        return;
+    };
+    let swap = format!("{}:100M", directory.display());
+    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
+    same_each_way(&directory, &[program.as_ref()], &options, |stats, how| {
+        let taken: u64 = stats.iter().map(ProcessStats::taken).sum();
+        assert!(taken > 0, "{how}");
+    });
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Calls with lengths that nobody looks at, and a child of vfork that sets handlers: `odd_calls.c`.
+//! Calls with lengths that nobody looks at, and a child of vfork that sets handlers: `odd_calls.c`. Calls with pointers to where
+//! nothing is: `pointers.c`.
 
 use crate::{compile, directory, file, same_each_way};
 
@@ -12,5 +13,20 @@ fn odd_arguments_and_children_of_vfork() {
     let command = [program.as_ref(), data.as_ref()];
     same_each_way(&directory, &command, &[], |stats, how| {
         assert_eq!(stats.last().expect("the program's own").taken(), 1, "{how}");
+    });
+}
+
+#[test]
+fn pointers_to_where_nothing_is() {
+    let directory = directory("pointers");
+    let Some(program) = compile("pointers.c", &directory.join("program"), &[]) else {
+        return;
+    };
+    let data = file(&directory, 16 << 20);
+    let swap = format!("{}:100M", directory.display());
+    let options = ["--anonymous", "--swap", &swap];
+    let command = [program.as_ref(), data.as_ref()];
+    same_each_way(&directory, &command, &options, |stats, how| {
+        assert_eq!(stats.last().expect("the program's own").taken(), 2, "{how}");
     });
 }

@@ -358,3 +358,20 @@ fn memory_of_a_malloc_of_the_programs_own_is_declined() {
     let stats = stats::read(&file).pop().unwrap();
     assert_eq!(stats.declined(), [("foreign_malloc".to_owned(), 1)]);
 }
+
+/// The command refuses that; a program within may have taken the variable away.
+#[test]
+fn anonymous_memory_without_swap_is_declined() {
+    let Some(private) = private() else { return };
+    let file = private.directory.join("no-swap.stats");
+    let _ = std::fs::remove_file(&file);
+    let mut with = softfault_run();
+    let swap = private.swap("300M");
+    with.args(["--anonymous", "--swap", &swap, "--stats=json"]);
+    with.arg("--stats-file").arg(&file);
+    with.args(["--", "env", "--unset=SOFTFAULT_SWAP"]);
+    with.arg(&private.program).arg("lock").arg(&private.data);
+    assert!(with.output().unwrap().status.success());
+    let stats = stats::read(&file).pop().unwrap();
+    assert_eq!(stats.declined(), [("no_swap".to_owned(), 1)]);
+}

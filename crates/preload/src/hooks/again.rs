@@ -6,6 +6,7 @@
 //! may be called where the program must not allocate.
 
 use super::bounce::Temporary;
+use super::readable::is_readable;
 use crate::call::errno;
 use crate::{marked, mode};
 use core::mem::MaybeUninit;
@@ -90,21 +91,37 @@ impl Reads {
                     }
                     act(start..start + core::ffi::CStr::from_ptr(text).count_bytes() + 1)
                 }
-                Self::Texts(texts) if texts.is_null() => false,
                 Self::Texts(texts) => {
-                    let ends = (0..).find(|&at| (*texts.add(at)).is_null());
-                    let count = ends.unwrap_or(0);
+                    const EACH: usize = size_of::<*const c_char>();
+                    let is_end = |&at: &usize| {
+                        let text = texts.wrapping_add(at);
+                        // One on a page that the one before was not on.
+                        let is_first = at == 0 || text as usize % PAGE < EACH;
+                        is_first && !is_readable(text.cast(), EACH) || (*text).is_null()
+                    };
+                    // Null is none.
+                    let count = (0..).find(is_end).unwrap_or(0);
+                    if !is_readable(texts.wrapping_add(count).cast(), EACH) {
+                        return false;
+                    }
                     act(range(
                         texts.cast(),
                         (count + 1) * size_of::<*const c_char>(),
                     )) || (0..count).any(|at| Self::Text(*texts.add(at)).any(act))
                 }
                 Self::Vectors(vectors, count) => {
-                    act(range(vectors.cast(), count * size_of::<iovec>()))
+                    let bytes = count.saturating_mul(size_of::<iovec>());
+                    if !is_readable(vectors.cast(), bytes) {
+                        return false;
+                    }
+                    act(range(vectors.cast(), bytes))
                         || (0..count).any(|at| {
                             let vector = *vectors.add(at);
                             act(range(vector.iov_base, vector.iov_len))
                         })
+                }
+                Self::Message(message) if !is_readable(message.cast(), size_of::<msghdr>()) => {
+                    false
                 }
                 Self::Message(message) => {
                     let about = &*message;
@@ -113,8 +130,9 @@ impl Reads {
                         || act(range(about.msg_name, about.msg_namelen as usize))
                         || act(range(about.msg_control, about.msg_controllen))
                 }
-                Self::Messages(messages, count) => (0..count)
-                    .any(|at| Self::Message(&raw const (*messages.add(at)).msg_hdr).any(act)),
+                Self::Messages(messages, count) => (0..count).any(|at| {
+                    Self::Message(&raw const (*messages.wrapping_add(at)).msg_hdr).any(act)
+                }),
             }
         }
     }
@@ -222,7 +240,19 @@ pub fn with_copy<T: Answer>(
     call(copy.start())
 }
 
-/// The same of a string, where it may have been taken: for calls that read it where no hook is.
+/// The same of bytes that may have been taken: for calls that read them where no hook is.
+pub fn with_bytes_copied<T: Answer>(
+    start: *const c_void,
+    bytes: usize,
+    call: impl FnOnce(*const c_void) -> T,
+) -> T {
+    match mode::is_signals() && marked::may_be_taken(start as usize, bytes) {
+        true => with_copy(start, bytes, call),
+        false => call(start),
+    }
+}
+
+/// The same of a string.
 pub fn with_text<T: Answer>(text: *const c_char, call: impl FnOnce(*const c_char) -> T) -> T {
     if !mode::is_signals() || !marked::may_be_taken(text as usize, 1) {
         return call(text);

@@ -1,6 +1,7 @@
 //! Calls that hand a structure to the kernel, or are handed one, where faults are signals (`again.rs`).
 
 use super::again::reading;
+use super::readable::is_readable;
 use libc::{
     c_char, c_int, c_long, c_uint, c_ulong, c_void, clock_t, clockid_t, cpu_set_t, epoll_event,
     gid_t, iovec, itimerspec, itimerval, nfds_t, pid_t, pollfd, rlimit, rusage, sched_param,
@@ -89,8 +90,8 @@ fn ptrace_bytes(what: c_uint) -> usize {
 /// # Safety
 /// As of ptrace(2).
 unsafe fn ptrace_buffer(what: c_uint, with: *mut c_void) -> iovec {
-    match ptrace_bytes(what) == size_of::<iovec>() && !with.is_null() {
-        // SAFETY: the caller's promise.
+    match ptrace_bytes(what) == size_of::<iovec>() && is_readable(with, size_of::<iovec>()) {
+        // SAFETY: it is there.
         true => unsafe { with.cast::<iovec>().read() },
         false => iovec {
             iov_base: core::ptr::null_mut(),

@@ -3,6 +3,7 @@
 
 use super::again::{Reads, again_by_error};
 use super::next::hooks;
+use super::readable::is_readable;
 use super::receive::size;
 use libc::{
     c_char, c_int, c_void, clockid_t, cpu_set_t, pthread_t, sched_param, sigset_t, size_t, timespec,
@@ -11,13 +12,16 @@ use libc::{
 /// A call that sleeps for a time, and says how much of it is left if it was interrupted: `was_left` says whether it did.
 ///
 /// # Safety
-/// `left` is null, or may be written to; `time` is there.
+/// `left` is null, or may be written to.
 unsafe fn sleep(
     time: *const timespec,
     left: *mut timespec,
     was_left: impl FnOnce(c_int) -> bool,
     call: impl FnOnce(*const timespec, *mut timespec) -> c_int,
 ) -> c_int {
+    if !is_readable(time.cast(), size_of::<timespec>()) {
+        return call(time, left);
+    }
     // SAFETY: the caller's promise.
     unsafe {
         let (own, mut own_left) = (*time, *time);

@@ -3,7 +3,8 @@
 
 use super::bounce::Temporary;
 use super::next::hooks;
-use super::receive::{read_into, vectors_into};
+use super::readable::is_readable;
+use super::receive::{MOST, read_into, vectors_into};
 use crate::{call, inside, marked, mode};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 
@@ -87,14 +88,19 @@ unsafe fn vectors_by_copies(
 /// True if a call that reads into the buffers of vectors has to be made piece by piece.
 ///
 /// # Safety
-/// So many vectors are there.
+/// The program hands so many to the kernel.
 unsafe fn are_direct(fd: c_int, vectors: *const iovec, count: c_int) -> bool {
+    let count = count.max(0) as usize;
+    if !marked::is_any() || count > MOST || !is_readable(vectors.cast(), count * size_of::<iovec>())
+    {
+        return false;
+    }
     let is_direct = |at: usize| {
         // SAFETY: the caller's promise.
         let vector = unsafe { vectors.add(at).read() };
         is_direct(fd, vector.iov_base, vector.iov_len)
     };
-    marked::is_any() && (0..count.max(0) as usize).any(is_direct)
+    (0..count).any(is_direct)
 }
 
 /// A call that reads into memory: `read` gets where to, how many bytes, and how many were read before.

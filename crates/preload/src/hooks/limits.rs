@@ -5,6 +5,7 @@
 
 use super::again::{Reads, again};
 use super::next::hooks;
+use super::readable::is_readable;
 use super::receive::{BounceBuffer, size};
 use crate::{declined, fork, give, inside, marked, private, table};
 use libc::{c_int, c_uint, pid_t, rlimit};
@@ -51,8 +52,9 @@ pub unsafe fn exchange(
 /// As of setrlimit(2).
 #[inline]
 unsafe fn make_way(what: c_uint, to: *const rlimit) {
-    if what == libc::RLIMIT_FSIZE as c_uint && !to.is_null() && marked::is_any() {
-        // SAFETY: the caller's promise.
+    let is_of_files = what == libc::RLIMIT_FSIZE as c_uint && marked::is_any();
+    if is_of_files && is_readable(to.cast(), size_of::<rlimit>()) {
+        // SAFETY: it is there.
         hand_over_if_above(unsafe { (*to).rlim_cur });
     }
 }

@@ -2,6 +2,7 @@
 
 use super::again::{COPIED, Reads, may_be_missing, with_copy, with_text};
 use super::next::hooks;
+use super::readable::is_readable;
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
 use crate::{marked, mode};
 use libc::{
@@ -120,13 +121,14 @@ unsafe fn send_each(fd: c_int, messages: *mut mmsghdr, count: usize, flags: c_in
     let mut done = 0;
     // More than so many the kernel does not take.
     for at in 0..count.min(libc::UIO_MAXIOV as usize) {
-        // SAFETY: the caller's promise.
+        let message = messages.wrapping_add(at);
+        // SAFETY: the caller's promise; what is not there is the kernel's to say.
         let (sent, bytes) = unsafe {
-            let message = messages.add(at);
-            let about = &(*message).msg_hdr;
-            let each = (0..about.msg_iovlen).map(|at| (*about.msg_iov.add(at)).iov_len);
-            let bytes = each.fold(0_usize, usize::saturating_add);
-            let sent = sendmsg(fd, about, flags);
+            let bytes = match is_readable(message.cast(), size_of::<mmsghdr>()) {
+                true => bytes_of(&(*message).msg_hdr),
+                false => 0,
+            };
+            let sent = sendmsg(fd, &raw const (*message).msg_hdr, flags);
             if sent >= 0 {
                 (*message).msg_len = sent as c_uint;
             }
@@ -141,6 +143,20 @@ unsafe fn send_each(fd: c_int, messages: *mut mmsghdr, count: usize, flags: c_in
         }
     }
     done
+}
+
+/// Bytes of a message.
+///
+/// # Safety
+/// The program hands it to the kernel.
+unsafe fn bytes_of(about: &msghdr) -> usize {
+    let (vectors, count) = (about.msg_iov, about.msg_iovlen);
+    if !is_readable(vectors.cast(), count.saturating_mul(size_of::<iovec>())) {
+        return 0;
+    }
+    // SAFETY: they are there.
+    let each = (0..count).map(|at| unsafe { (*vectors.add(at)).iov_len });
+    each.fold(0, usize::saturating_add)
 }
 
 /// Sends some vectors as far as that does not wait.

@@ -17,6 +17,8 @@
 //! | `direct` | calls by which a device writes into memory | where private memory was taken |
 //! | `paths`, `programs`, `lists` | calls that hand a path to it, or the arguments of a program | where faults are signals |
 //! | `names` | other names of calls | as the call |
+//! | `readable` | structures that may not be there | for those |
+//! | `resolver` | res_query(3) and its like: buffers that go to a name server, and come from it | where faults are signals |
 //! | `raw` | syscall(2) | as the call that it makes |
 //! | `writes` | calls that write many bytes: the rest follows | where faults are signals |
 //! | `again` | the common part of those for signals: missing pages are brought in, and the call made again | |
@@ -42,7 +44,9 @@ mod paths;
 mod process;
 mod programs;
 mod raw;
+mod readable;
 mod receive;
+mod resolver;
 mod signals;
 mod thread_exit;
 mod waits;
@@ -66,6 +70,7 @@ pub fn prepare() {
     signals::find();
     limits::find();
     receive::find_all();
+    resolver::find();
     by_error::find();
     checked::find_all();
     waits::find_all();

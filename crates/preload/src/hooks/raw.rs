@@ -3,6 +3,7 @@
 
 use super::again::{Reads, again};
 use super::next::hooks;
+use super::readable::is_readable;
 use super::receive::{bytes_from, bytes_into, many_messages, message_into, vectors_into};
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
 use super::{direct, limits, mapping, moving};
@@ -142,8 +143,8 @@ fn is_fork(number: c_long, [a, b, ..]: Arguments) -> bool {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_fork => true,
         libc::SYS_clone => b == 0 && super::process::is_fork(a as c_int),
-        // SAFETY: the program hands the structure to the kernel: the flags are in front, the stack is its sixth word.
-        libc::SYS_clone3 if b >= 64 => unsafe {
+        // SAFETY: the structure is there: the flags are in front, the stack is its sixth word.
+        libc::SYS_clone3 if b >= 64 && is_readable(a as *const c_void, 64) => unsafe {
             let about = a as *const u64;
             *about.add(5) == 0 && super::process::is_fork(*about as c_int)
         },

@@ -8,6 +8,7 @@
 use super::again::{Reads, again};
 pub use super::bounce::BounceBuffer;
 use super::next::hooks;
+use super::readable::is_readable;
 use crate::{call, inside, marked, mode, table};
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -102,16 +103,17 @@ fn is_file(fd: c_int) -> bool {
 }
 
 /// Vectors that a call may have at most.
-const MOST: usize = 1024;
+pub const MOST: usize = 1024;
 
 /// True if one of some vectors names memory that was taken.
 ///
 /// # Safety
-/// So many vectors are there.
+/// The program hands so many to the kernel.
 unsafe fn any_is_taken(vectors: *const iovec, count: usize) -> bool {
     mode::is_signals()
         && marked::is_any()
-        && (0..count.min(MOST)).any(|at| {
+        && is_readable(vectors.cast(), count * size_of::<iovec>())
+        && (0..count).any(|at| {
             // SAFETY: the caller's promise.
             let vector = unsafe { vectors.add(at).read() };
             is_taken(vector.iov_base, vector.iov_len)
@@ -170,7 +172,10 @@ pub unsafe fn message_into(
 ) -> ssize_t {
     // SAFETY: the caller's promise; null has no bytes.
     unsafe {
-        if !mode::is_signals() || !marked::is_any() || message.is_null() {
+        if !mode::is_signals() || !marked::is_any() {
+            return call(message);
+        }
+        if !is_readable(message.cast(), size_of::<msghdr>()) {
             return call(message);
         }
         let about = message.read();
@@ -221,15 +226,15 @@ macro_rules! receiving {
 
 /// The length of a buffer that may be taken, as it is at another address; 0 of any other, whose length may be nowhere: the kernel
 /// does not look at it where there is no buffer.
-///
-/// # Safety
-/// A buffer that the program hands to the kernel has a length.
-pub unsafe fn length(of: *const c_void, at: *const socklen_t) -> usize {
+pub fn length(of: *const c_void, at: *const socklen_t) -> usize {
     if of.is_null() || !mode::is_signals() || !marked::may_be_taken(of as usize, 1) {
         return 0;
     }
-    // SAFETY: the caller's promise.
-    unsafe { at.as_ref() }.map_or(0, |len| *len as usize)
+    if !is_readable(at.cast(), size_of::<socklen_t>()) {
+        return 0;
+    }
+    // SAFETY: it is there.
+    unsafe { *at as usize }
 }
 
 /// Bytes of something, of nothing none.
@@ -380,16 +385,14 @@ pub unsafe fn bytes_from(
     (from, len): (*mut sockaddr, *mut socklen_t),
     call: impl FnOnce(*mut c_void, *mut sockaddr, *mut socklen_t) -> ssize_t,
 ) -> ssize_t {
-    // SAFETY: the caller's promise, here and below.
-    let name = BounceBuffer::of(from.cast(), unsafe { length(from.cast(), len) }, false);
+    let name = BounceBuffer::of(from.cast(), length(from.cast(), len), false);
     let about = BounceBuffer::of(len.cast(), size(len), true);
     let answer = bytes_into(to, bytes, |to| {
         call(to, name.place().cast(), about.place().cast())
     });
     if answer >= 0 {
         about.end(size(len));
-        // SAFETY: as above.
-        name.end(unsafe { length(from.cast(), len) });
+        name.end(length(from.cast(), len));
     }
     answer
 }
@@ -405,11 +408,17 @@ pub unsafe fn many_messages(
     time: *mut timespec,
     mut receive: impl FnMut(*mut msghdr, c_int) -> ssize_t,
 ) -> c_int {
+    let fails = |why| {
+        call::set_errno(why);
+        -1
+    };
+    if !time.is_null() && !is_readable(time.cast(), size_of::<timespec>()) {
+        return fails(libc::EFAULT);
+    }
     // SAFETY: the caller's promise, here and below.
     let until = match unsafe { time.as_ref() } {
         Some(time) if time.tv_sec < 0 || !(0..SECOND).contains(&time.tv_nsec) => {
-            call::set_errno(libc::EINVAL);
-            return -1;
+            return fails(libc::EINVAL);
         }
         Some(time) => Some(now() + nanoseconds(time)),
         None => None,
@@ -418,8 +427,15 @@ pub unsafe fn many_messages(
     let mut flags = flags & !libc::MSG_WAITFORONE;
     let mut done = 0;
     while done < count {
+        let message = messages.wrapping_add(done as usize);
+        if !is_readable(message.cast(), size_of::<mmsghdr>()) {
+            return match done {
+                0 => fails(libc::EFAULT),
+                some => some as c_int,
+            };
+        }
         // SAFETY: as above.
-        let message = unsafe { &mut *messages.add(done as usize) };
+        let message = unsafe { &mut *message };
         let got = receive(&mut message.msg_hdr, flags);
         if got < 0 {
             return if done > 0 { done as c_int } else { -1 };

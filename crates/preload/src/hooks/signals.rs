@@ -6,6 +6,7 @@
 
 use super::again::{Reads, again};
 use super::next::hooks;
+use super::readable::is_readable;
 use super::receive::{BounceBuffer, set_bytes};
 use crate::{fork, mode};
 use core::cell::Cell;
@@ -70,6 +71,21 @@ pub unsafe fn without(set: *const sigset_t, place: &mut MaybeUninit<sigset_t>) -
         let place = place.write(set.read());
         libc::sigdelset(place, libc::SIGBUS);
         place
+    }
+}
+
+/// The same of a set that the C library hands to the kernel as it is.
+///
+/// # Safety
+/// As of sigsuspend(2).
+unsafe fn of_the_kernel(
+    set: *const sigset_t,
+    place: &mut MaybeUninit<sigset_t>,
+) -> *const sigset_t {
+    match mode::is_signals() && is_readable(set.cast(), size_of::<u64>()) {
+        // SAFETY: it is there.
+        true => unsafe { without(set, place) },
+        false => set,
     }
 }
 
@@ -335,7 +351,7 @@ hooks! {
 
     /// sigsuspend(2), by its other name.
     fn __sigsuspend(set: *const sigset_t) -> c_int = |next| {
-        next(without(set, &mut MaybeUninit::uninit()))
+        next(of_the_kernel(set, &mut MaybeUninit::uninit()))
     };
 
     /// pthread_attr_setsigmask_np(3): threads that begin with a mask.
@@ -355,13 +371,13 @@ hooks! {
 
     /// sigsuspend(2).
     fn sigsuspend(set: *const sigset_t) -> c_int = |next| {
-        next(without(set, &mut MaybeUninit::uninit()))
+        next(of_the_kernel(set, &mut MaybeUninit::uninit()))
     };
 
     /// ppoll(2).
     fn ppoll(all: *mut pollfd, count: nfds_t, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
         let mut place = MaybeUninit::uninit();
-        let set = without(set, &mut place);
+        let set = of_the_kernel(set, &mut place);
         let reads = [
             Reads::Into(all.cast(), count as usize * size_of::<pollfd>()),
             Reads::Bytes(until.cast(), super::receive::size(until)),
@@ -372,7 +388,7 @@ hooks! {
     /// pselect(2).
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, other: *mut fd_set, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
         let mut place = MaybeUninit::uninit();
-        let set = without(set, &mut place);
+        let set = of_the_kernel(set, &mut place);
         let sets = [read, write, other].map(|of| BounceBuffer::of(of.cast(), set_bytes(of.cast(), count), true));
         let [read, write, other] = sets.each_ref().map(|of| of.place().cast());
         let answer = next(count, read, write, other, until, set);
@@ -383,7 +399,7 @@ hooks! {
     /// epoll_pwait(2).
     fn epoll_pwait(fd: c_int, events: *mut epoll_event, most: c_int, until: c_int, set: *const sigset_t) -> c_int = |next| {
         let mut place = MaybeUninit::uninit();
-        let set = without(set, &mut place);
+        let set = of_the_kernel(set, &mut place);
         let into = Reads::Into(events.cast(), most.max(0) as usize * size_of::<epoll_event>());
         again(&[into], || next(fd, events, most, until, set))
     };
@@ -391,7 +407,7 @@ hooks! {
     /// epoll_pwait2(2).
     fn epoll_pwait2(fd: c_int, events: *mut epoll_event, most: c_int, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
         let mut place = MaybeUninit::uninit();
-        let set = without(set, &mut place);
+        let set = of_the_kernel(set, &mut place);
         let reads = [
             Reads::Into(events.cast(), most.max(0) as usize * size_of::<epoll_event>()),
             Reads::Bytes(until.cast(), super::receive::size(until)),

@@ -253,7 +253,7 @@ hooks! {
 
     /// sigaltstack(2).
     fn sigaltstack(stack: *const stack_t, before: *mut stack_t) -> c_int = |next| {
-        if !stack.is_null() {
+        if mode::is_signals() && super::readable::is_readable(stack.cast(), size_of::<stack_t>()) {
             hand_over((*stack).ss_sp, (*stack).ss_size);
         }
         let aside = super::receive::BounceBuffer::of(before.cast(), if before.is_null() { 0 } else { size_of::<stack_t>() }, true);

@@ -7,6 +7,7 @@
 
 use super::again::{COPIED, PAGE, Reads, touch};
 use super::bounce::Temporary;
+use super::readable::is_readable;
 use crate::call::{errno, set_errno};
 use crate::{marked, mode};
 use core::mem::MaybeUninit;
@@ -215,10 +216,15 @@ pub fn with_vectors(
     if answer == 0 || answer < 0 && errno() != libc::EFAULT {
         return answer;
     }
-    if !mode::is_signals() || !marked::is_any() {
+    if !mode::is_signals() || !marked::is_any() || !are_readable(vectors, count) {
         return answer;
     }
     finish(to, (vectors, count), more, answer, &mut call)
+}
+
+#[cold]
+fn are_readable(vectors: *const iovec, count: usize) -> bool {
+    is_readable(vectors.cast(), count.saturating_mul(size_of::<iovec>()))
 }
 
 #[cold]
@@ -370,11 +376,17 @@ pub unsafe fn with_message(
     if answer == 0 || answer < 0 && errno() != libc::EFAULT {
         return answer;
     }
-    if !mode::is_signals() || !marked::is_any() || message.is_null() {
+    if !mode::is_signals() || !marked::is_any() {
+        return answer;
+    }
+    if !is_readable(message.cast(), size_of::<msghdr>()) {
         return answer;
     }
     // SAFETY: the caller's promise.
     let about = unsafe { message.read() };
+    if !are_readable(about.msg_iov, about.msg_iovlen) {
+        return answer;
+    }
     let more = [
         Reads::Bytes(message.cast(), size_of::<msghdr>()),
         Reads::Bytes(about.msg_name, about.msg_namelen as usize),
