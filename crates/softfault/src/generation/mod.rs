@@ -38,3 +38,15 @@ impl ProcessGeneration {
         Self::here() != Self(0)
     }
 }
+
+/// The process that made something, which alone may use it: a child may have its parent's number, in a namespace of its own,
+/// and one that nobody told of its fork has its parent's generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner(ProcessGeneration, u32);
+
+impl Owner {
+    /// This process.
+    pub(crate) fn here() -> Self {
+        Self(ProcessGeneration::here(), std::process::id())
+    }
+}

@@ -5,7 +5,7 @@
 //! moment only is kept.
 
 use super::clusters::Clusters;
-use crate::generation::ProcessGeneration;
+use crate::generation::Owner;
 use crate::thread::{self, Thread};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct Trimmer {
     /// when the file is closed.
     thread: Option<Thread>,
     /// The process that the thread is in.
-    made: (ProcessGeneration, u32),
+    owner: Owner,
 }
 
 impl Trimmer {
@@ -34,7 +34,7 @@ impl Trimmer {
         Self {
             clusters,
             thread: thread.ok(),
-            made: (ProcessGeneration::here(), std::process::id()),
+            owner: Owner::here(),
         }
     }
 }
@@ -45,7 +45,7 @@ impl Trimmer {
         Self {
             clusters,
             thread: None,
-            made: (ProcessGeneration::here(), std::process::id()),
+            owner: Owner::here(),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Drop for Trimmer {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        if self.made != (ProcessGeneration::here(), std::process::id()) {
+        if self.owner != Owner::here() {
             // It is in the process that this one was forked from.
             core::mem::forget(thread);
             return;

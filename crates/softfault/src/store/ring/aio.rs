@@ -3,6 +3,7 @@
 //! For direct reads it costs the same as `io_uring`, and the completion runs
 //! in the interrupt, not in the context of the thread that submitted.
 
+use crate::generation::Owner;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use softfault_engine::lock::Mutex;
@@ -75,7 +76,7 @@ pub(super) struct Aio {
     /// Immutable. The kernel's name for the queue.
     context: libc::c_ulong,
     /// Immutable. Whose the queue is.
-    process: u32,
+    owner: Owner,
     /// Immutable. `IOCB_CMD_`: the operation of all of its requests.
     opcode: u16,
     submitting: Mutex<RequestBuffer>,
@@ -103,7 +104,7 @@ impl Aio {
         };
         Ok(Self {
             context,
-            process: std::process::id(),
+            owner: Owner::here(),
             opcode,
             submitting: Mutex::new(sheet),
         })
@@ -195,9 +196,7 @@ impl Aio {
             Err(libc::EINTR) => 0,
             // Denied to us meanwhile (a filter): completed reads are in the queue all the same. In a child,
             // whose queue it is not, the kernel says EINVAL.
-            Err(libc::EPERM | libc::ENOSYS | libc::EACCES)
-                if self.process == std::process::id() =>
-            {
+            Err(libc::EPERM | libc::ENOSYS | libc::EACCES) if self.owner == Owner::here() => {
                 let arrived = self.peek(done);
                 if arrived == 0 {
                     pause(wait_ns);

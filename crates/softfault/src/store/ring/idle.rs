@@ -5,7 +5,7 @@
 //! making one and dropping it. A queue that is given up has nothing in flight, so it is as good
 //! as a new one.
 
-use crate::generation::ProcessGeneration;
+use crate::generation::Owner;
 use std::sync::{Mutex, MutexGuard};
 
 /// Queues that are kept at most: those of two engines on a large machine. Each takes its
@@ -14,9 +14,8 @@ const MOST: usize = 32;
 
 /// Queues of one process.
 struct Idle {
-    /// That made them: a child may have its parent's number, in a namespace of its own, and one that nobody told of its fork
-    /// has its parent's generation.
-    by: Option<(ProcessGeneration, u32)>,
+    /// That made them.
+    by: Option<Owner>,
     /// By the kernel's name, with their entries.
     queues: Vec<(libc::c_ulong, usize)>,
 }
@@ -30,7 +29,7 @@ static IDLE: Mutex<Idle> = Mutex::new(Idle {
 /// Those of this process.
 fn idle() -> Option<MutexGuard<'static, Idle>> {
     let mut idle = IDLE.try_lock().ok()?;
-    let here = Some((ProcessGeneration::here(), std::process::id()));
+    let here = Some(Owner::here());
     if idle.by != here {
         // A child has none: the parent's are its memory's.
         idle.by = here;

@@ -93,6 +93,7 @@ use softfault_engine::store::{Complete, NO_COOKIE};
 use sync::wait::WaitWord;
 
 use super::descriptor::Source;
+use crate::generation::Owner;
 
 use self::queue::Queue;
 use self::table::ReadTable;
@@ -150,7 +151,7 @@ pub struct Rings {
     /// Set in a child process, in which the rings are the parent's.
     forgotten: AtomicBool,
     /// Immutable. The process that made them.
-    process: u32,
+    owner: Owner,
 }
 
 /// One ring.
@@ -193,7 +194,7 @@ impl Rings {
             next: AtomicUsize::new(0),
             kind,
             forgotten: AtomicBool::new(false),
-            process: std::process::id(),
+            owner: Owner::here(),
         })
     }
 
@@ -242,7 +243,7 @@ impl Rings {
 impl Drop for Rings {
     fn drop(&mut self) {
         // A child that was not told: its rings are the parent's all the same.
-        if *self.forgotten.get_mut() || self.process != std::process::id() {
+        if *self.forgotten.get_mut() || self.owner != Owner::here() {
             return;
         }
         for ring in &mut self.rings {
