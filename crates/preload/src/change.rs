@@ -5,7 +5,7 @@
 
 use crate::count::HANDED_BACK;
 use crate::options::Mode;
-use crate::table::Table;
+use crate::table::{Table, Taken};
 use crate::{call, give, marked, mode};
 use core::ops::Range;
 use libc::{c_int, c_void};
@@ -26,14 +26,25 @@ pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
             sharing: taken.sharing,
         });
         let mappings: Vec<_> = mappings.collect();
-        let leased: Vec<_> = all.iter().filter_map(|taken| taken.leased).collect();
+        let leased: Vec<_> = all.iter().map(|taken| taken.leased).collect();
         let maps = all.into_iter().map(|taken| taken.map).collect();
         // SAFETY: all that is in the window; the program has addresses, and no maps.
-        if unsafe { Mmap::hand_back(maps, &mappings) }.is_err() {
+        if let Err(refused) = unsafe { Mmap::hand_back(maps, &mappings) } {
+            let places = mappings.iter().zip(leased);
+            for (map, (mapping, leased)) in refused.maps.into_iter().zip(places) {
+                table.add(Taken {
+                    addresses: mapping.addresses.clone(),
+                    window: window.clone(),
+                    sharing: mapping.sharing,
+                    leased,
+                    map,
+                });
+            }
             return false;
         }
         marked::mark(&window, false);
-        leased.into_iter().for_each(|file| table.leases.give(file));
+        let leased = leased.into_iter().flatten();
+        leased.for_each(|file| table.leases.give(file));
         for mapping in &mappings {
             HANDED_BACK.add(mapping.addresses.len());
         }
@@ -150,8 +161,7 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<
         libc::MADV_WILLNEED => Advice::WillNeed,
         libc::MADV_DONTNEED => {
             if !covers(table, range) {
-                hand_back(table, range);
-                return None;
+                return by_kernel(table, range);
             }
             for (taken, part) in parts(table, range) {
                 let _ = taken.invalidate(part);
@@ -173,10 +183,7 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<
         | libc::MADV_NOHUGEPAGE
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP => return None,
-        _ => {
-            hand_back(table, range);
-            return None;
-        }
+        _ => return by_kernel(table, range),
     };
     if !covers(table, range) {
         // The kernel has an errno for the ranges between.
@@ -189,6 +196,12 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<
         let _ = map.advise_range(ours, part.start, part.len());
     }
     Some(0)
+}
+
+/// The kernel does the call, on mappings of its own; an error if they cannot be handed back: on a window it would do
+/// something else.
+fn by_kernel(table: &mut Table, range: &Range<usize>) -> Option<c_int> {
+    (!hand_back(table, range)).then(|| refuse(libc::ENOMEM))
 }
 
 /// The maps that overlap a range, and by their offsets which part of each.

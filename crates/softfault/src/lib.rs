@@ -225,7 +225,7 @@ pub use lease::ReadLease;
 #[doc(hidden)]
 pub use machine::{memory_and_swap_bytes as memory_and_swap, memory_limit, parse_bytes};
 #[doc(hidden)]
-pub use map::KernelMapping;
+pub use map::{KernelMapping, NotHandedBack};
 pub use map::{MapIfSafeError, Mmap, Pinned};
 pub use map_mut::{Flushing, MmapMut};
 #[doc(hidden)]

@@ -155,10 +155,11 @@ unsafe fn map_over(addr: *mut c_void, call: &Call, is_large: bool) -> *mut c_voi
         give::leave_stack();
         let mut table = table::lock();
         change::free_idle(&mut table, &range);
-        if flags & libc::MAP_FIXED != 0 {
-            change::hand_back(&mut table, &range);
+        if flags & libc::MAP_FIXED != 0 && !change::hand_back(&mut table, &range) {
+            // Over a window that the engine goes on to serve.
+            refused = Some(libc::ENOMEM);
         }
-        if is_commit {
+        if is_commit && refused.is_none() {
             let by_kernel = |part: &Range<usize>| {
                 // SAFETY: the program wants this at a part of its call's range.
                 let mapped = unsafe {
@@ -173,10 +174,10 @@ unsafe fn map_over(addr: *mut c_void, call: &Call, is_large: bool) -> *mut c_voi
                 None => {}
             }
         }
-        if flags & libc::MAP_FIXED != 0 && !reserves {
+        if flags & libc::MAP_FIXED != 0 && !reserves && refused.is_none() {
             table.reservations.forget(&range);
         }
-        if table.private.is_over(&range) {
+        if refused.is_none() && table.private.is_over(&range) {
             match give_place(&mut table, &range, flags, map) {
                 Ok(how) => flags = how,
                 Err(errno) => refused = Some(errno),

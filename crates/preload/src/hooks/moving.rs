@@ -3,7 +3,7 @@
 use crate::{call, change, decide, give, inside, marked, private_calls, table};
 use libc::{c_int, c_void, size_t};
 
-/// The kernel is about to change mappings there: the memory becomes the kernel's first.
+/// The kernel is about to change mappings there: the memory becomes the kernel's first. False if it cannot.
 #[cold]
 fn give_way(addr: *mut c_void, bytes: usize) -> bool {
     match (inside::enter(), change::pages(addr, bytes)) {
@@ -11,7 +11,9 @@ fn give_way(addr: *mut c_void, bytes: usize) -> bool {
             give::leave_stack();
             let mut table = table::lock();
             change::free_idle(&mut table, &range);
-            change::hand_back(&mut table, &range);
+            if !change::hand_back(&mut table, &range) {
+                return false;
+            }
             table.forget_reserved(&range);
             give::hand_over(&mut table, &range)
         }
@@ -29,9 +31,13 @@ fn replace(to: *mut c_void, bytes: usize, map: impl FnOnce() -> *mut c_void) -> 
     let (can, holes) = {
         let mut table = table::lock();
         change::free_idle(&mut table, &range);
-        change::hand_back(&mut table, &range);
-        table.forget_reserved(&range);
-        give::before_replaced(&mut table, &range)
+        match change::hand_back(&mut table, &range) {
+            true => {
+                table.forget_reserved(&range);
+                give::before_replaced(&mut table, &range)
+            }
+            false => (false, Vec::new()),
+        }
     };
     let mapped = match can {
         true => map(),

@@ -15,6 +15,7 @@ use super::raised;
 use crate::errno::{errno, set_errno};
 use crate::huge_faults;
 use crate::process;
+use crate::signal::kernel;
 use crate::signal::{Masked, PendingIn, SIGCANCEL, all, cancel_disabled, is_write};
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicBool;
@@ -165,12 +166,12 @@ fn is_ours(action: &Action) -> bool {
 
 /// The handler in force.
 fn ask() -> Action {
-    let mut now = MaybeUninit::<sigaction>::zeroed();
-    // SAFETY: only asks; a sigaction of zeros is valid, and the call fills it.
-    action(&unsafe {
-        libc::sigaction(libc::SIGBUS, core::ptr::null(), now.as_mut_ptr());
-        now.assume_init()
-    })
+    let now = kernel::ask(libc::SIGBUS);
+    Action {
+        handler: now.handler,
+        flags: now.flags as c_int,
+        mask: now.mask,
+    }
 }
 
 /// Puts a form in force, and returns the handler that was in force.
@@ -330,12 +331,12 @@ fn hand_to(to: Action, signal: c_int, info: *mut siginfo_t, context: *mut c_void
     }
 }
 
-/// The default action. A fault is raised again by the touch itself once the
-/// default is back; a signal that was sent is sent again.
+/// The default action, of the kernel: under `softfault run` the C library's functions set the program's, which is not in
+/// force. A fault is raised again by the touch itself once the default is back; a signal that was sent is sent again.
 fn die(signal: c_int, info: *mut siginfo_t) {
-    // SAFETY: restores the default; reads fields that the kernel filled in.
+    kernel::set_default(signal);
+    // SAFETY: reads a field that the kernel filled in.
     unsafe {
-        libc::signal(signal, libc::SIG_DFL);
         if (*info).si_code <= 0 {
             libc::raise(signal);
         }

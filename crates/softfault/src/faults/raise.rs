@@ -1,6 +1,6 @@
 //! A SIGBUS in a thread whose touch has failed, as the kernel would have it.
 
-use core::mem::MaybeUninit;
+use crate::signal::kernel;
 use libc::{c_int, c_long};
 use std::io::Write;
 
@@ -73,13 +73,7 @@ fn send(process: u32, thread: u32, addr: usize) -> c_long {
 }
 
 fn is_ignored() -> bool {
-    let mut now = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: only asks; a sigaction of zeros is valid, and the call fills it.
-    let now = unsafe {
-        libc::sigaction(libc::SIGBUS, core::ptr::null(), now.as_mut_ptr());
-        now.assume_init()
-    };
-    now.sa_sigaction == libc::SIG_IGN
+    kernel::ask(libc::SIGBUS).handler == libc::SIG_IGN
 }
 
 /// True if the thread sleeps in a system call, and not in a touch of its own; false where `/proc` does not say.
@@ -121,15 +115,10 @@ fn of_thread<'a>(thread: u32, file: &str, text: &'a mut [u8]) -> Option<&'a str>
 
 /// Ends the process by SIGBUS, without the program's handler.
 pub(super) fn end_process() -> ! {
-    // SAFETY: restores the default and raises the signal, which this thread does not block then.
-    unsafe {
-        let mut signals = MaybeUninit::uninit();
-        libc::sigemptyset(signals.as_mut_ptr());
-        libc::sigaddset(signals.as_mut_ptr(), libc::SIGBUS);
-        loop {
-            libc::signal(libc::SIGBUS, libc::SIG_DFL);
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, signals.as_ptr(), core::ptr::null_mut());
-            libc::raise(libc::SIGBUS);
-        }
+    loop {
+        kernel::set_default(libc::SIGBUS);
+        kernel::unblock(libc::SIGBUS);
+        // SAFETY: no memory involved.
+        unsafe { libc::raise(libc::SIGBUS) };
     }
 }

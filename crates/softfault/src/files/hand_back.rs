@@ -14,6 +14,7 @@ use crate::managed::Managed;
 use crate::process::Process;
 use crate::store::FileStore;
 use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
 use softfault_engine::mmu::MmuError;
 use std::io;
@@ -37,29 +38,35 @@ impl Files {
         cache.has_own_reservation() && file.is_some_and(|file| file.can_be_mapped())
     }
 
-    /// Hands the window of a cache back: these parts of it are the kernel's mappings of the file, and the rest is
-    /// unmapped. Only the caller maps it, and it does not use it from here on. Signals are masked.
+    /// Puts the kernel's mappings of the file in the place of the window of a cache, at these parts of it, and unmaps the
+    /// rest. [`forget_window`](Self::forget_window) has to follow. After an error all is as it was. Signals are masked.
     ///
     /// # Safety
-    /// The addresses are the program's from now on.
-    pub(crate) unsafe fn hand_back(
+    /// Only the caller maps the window. The addresses are the program's from now on.
+    pub(crate) unsafe fn replace_window(
         &self,
-        managed: &Managed,
         process: &Process,
-        cache: Arc<PageCache>,
+        cache: &Arc<PageCache>,
         parts: &[KernelPart],
     ) -> io::Result<()> {
-        let file = self.table().hide(&cache);
-        let file = file.ok_or(io::ErrorKind::Unsupported)?;
-        let window = cache.addresses();
+        let hidden = self.table().hide(cache);
+        let (file, was) = hidden.ok_or(io::ErrorKind::Unsupported)?;
         let reservation = cache.reservation();
         // SAFETY: the caller's promise; the window has a reservation of its own.
-        unsafe {
+        let replaced = unsafe {
             process
                 .mmu()
                 .hand_back(reservation, || replace(&file, reservation.range(), parts))
-        }
-        .map_err(|error| crate::error::map(error.into()))?;
+        };
+        replaced.map_err(|error| {
+            self.table().show(cache, was);
+            crate::error::map(error.into())
+        })
+    }
+
+    /// Forgets a window in whose place are mappings of the kernel. Signals are masked.
+    pub(crate) fn forget_window(&self, managed: &Managed, cache: Arc<PageCache>) {
+        let window = cache.addresses();
         cache.invalidate(window.clone());
         managed.unmap_window(window);
         let gone = self.table().take_out(&cache);
@@ -69,29 +76,55 @@ impl Files {
         while Arc::strong_count(&cache) > 1 {
             std::thread::yield_now();
         }
-        Ok(())
     }
 }
 
+/// One call replaces the window, from the first part to the last, so that a call that is refused has replaced nothing.
 fn replace(file: &FileStore, place: Range<usize>, parts: &[KernelPart]) -> Result<(), MmuError> {
     let file = file.in_table().ok_or(MmuError::NoMemory)?;
-    let mut free = place.start;
-    for part in parts {
-        unmap(free..part.addresses.start);
+    let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
+        unmap(place);
+        return Ok(());
+    };
+    let map = |addresses: Range<usize>, part: &KernelPart, flags: i32| {
         let args = [
-            part.addresses.start,
-            part.addresses.len(),
+            addresses.start,
+            addresses.len(),
             part.protection as usize,
-            (part.sharing | libc::MAP_FIXED | libc::MAP_NORESERVE) as usize,
+            (flags | libc::MAP_NORESERVE) as usize,
             file.number() as usize,
             part.addresses.start - place.start,
         ];
-        // SAFETY: in the place of a window, which is the caller's to give away.
+        // SAFETY: at an address of the kernel's choice, or in the place of a window, which is the caller's to give away.
         let mapped = unsafe { file.run(libc::SYS_mmap, args) };
         mapped.map_err(|errno| match errno {
             libc::ENOMEM => MmuError::NoMemory,
             errno => MmuError::System(errno),
-        })?;
+        })
+    };
+    // mmap(2) has dropped already what was there when it asks the file: it is asked first, by a page elsewhere. All other
+    // reasons to refuse are looked at before.
+    let elsewhere = map(0..PAGE_SIZE, first, first.sharing)?;
+    unmap(elsewhere..elsewhere + PAGE_SIZE);
+    // A page of a private mapping that nobody wrote to is the file's, as one of a shared mapping.
+    let is_private = |part: &&KernelPart| part.sharing == libc::MAP_PRIVATE;
+    let whole = parts.iter().find(is_private).unwrap_or(first);
+    let whole = KernelPart {
+        addresses: first.addresses.start..last.addresses.end,
+        ..whole.clone()
+    };
+    map(
+        whole.addresses.clone(),
+        &whole,
+        whole.sharing | libc::MAP_FIXED,
+    )?;
+    let mut free = place.start;
+    for part in parts {
+        if (part.sharing, part.protection) != (whole.sharing, whole.protection) {
+            // Too many mappings, or no memory: it stays as the others are.
+            let _ = map(part.addresses.clone(), part, part.sharing | libc::MAP_FIXED);
+        }
+        unmap(free..part.addresses.start);
         free = part.addresses.end;
     }
     unmap(free..place.end);
@@ -100,7 +133,7 @@ fn replace(file: &FileStore, place: Range<usize>, parts: &[KernelPart]) -> Resul
 
 fn unmap(range: Range<usize>) {
     if !range.is_empty() {
-        // SAFETY: a part of a window that nobody uses.
+        // SAFETY: a part of a window that nobody uses, or just mapped.
         unsafe { sync::kernel_calls::munmap(range.start as *mut libc::c_void, range.len()) };
     }
 }

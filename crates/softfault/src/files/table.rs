@@ -225,11 +225,18 @@ impl WindowTable {
             .count()
     }
 
-    /// No new map finds the window of a cache from now on. Its file, if it has one.
-    pub(super) fn hide(&mut self, cache: &Arc<PageCache>) -> Option<Arc<FileStore>> {
+    /// No new map finds the window of a cache from now on. Its file, if it has one, and whether maps found it.
+    pub(super) fn hide(&mut self, cache: &Arc<PageCache>) -> Option<(Arc<FileStore>, bool)> {
         let file = self.file_of(cache)?;
-        self.entry_of(cache)?.certain = false;
-        Some(file)
+        let was = core::mem::replace(&mut self.entry_of(cache)?.certain, false);
+        Some((file, was))
+    }
+
+    /// A window that was hidden is as it was.
+    pub(super) fn show(&mut self, cache: &Arc<PageCache>, was: bool) {
+        if let Some(entry) = self.entry_of(cache) {
+            entry.certain = was;
+        }
     }
 
     /// Takes the window of a cache out, mapped or not.

@@ -20,6 +20,17 @@ pub struct KernelMapping {
     pub sharing: i32,
 }
 
+/// A window that could not be handed back: the kernel refused its own mapping, since there would be too many, or too much
+/// memory would be locked (`mlockall(2)` with `MCL_FUTURE`).
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct NotHandedBack {
+    /// The kernel's reason.
+    pub error: io::Error,
+    /// The maps, as they were.
+    pub maps: Vec<Mmap>,
+}
+
 impl Mmap {
     /// The window of the file, if the engine serves the map: all maps of the file are parts of the window.
     #[doc(hidden)]
@@ -50,31 +61,24 @@ impl Mmap {
 
     /// Hands the addresses of a window back to the program. `maps` are all maps of the window. The kernel maps the file
     /// at the places of `mappings`, which are sorted; the rest of the window is unmapped. Threads that read there
-    /// meanwhile see the file's bytes. After an error the maps are leaked, and the engine still serves the parts that
-    /// are not yet replaced.
+    /// meanwhile see the file's bytes. After an error all is as it was, and the maps come back.
     ///
     /// # Safety
     /// `maps` are all maps of the window, and nothing uses them any more.
     #[doc(hidden)]
-    pub unsafe fn hand_back(maps: Vec<Self>, mappings: &[KernelMapping]) -> io::Result<()> {
+    pub unsafe fn hand_back(
+        maps: Vec<Self>,
+        mappings: &[KernelMapping],
+    ) -> Result<(), NotHandedBack> {
         let Some(first) = maps.first() else {
             return Ok(());
         };
         let engine = first.engine.clone();
-        if engine.inner.is_parents() {
-            return Err(crate::FaultError::Forked.into());
-        }
-        let window = first.window().ok_or(io::ErrorKind::Unsupported)?;
-        let process = process::get().ok_or(io::ErrorKind::Unsupported)?;
-        let is_right = |mapping: &KernelMapping| {
-            let Range { start, end } = mapping.addresses;
-            let whole = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
-            whole && window.start <= start && start < end
-        };
-        if !mappings.iter().all(is_right) {
-            return Err(crate::FaultError::OutOfRange.into());
-        }
         let _masked = signal::masked();
+        // SAFETY: the caller's promise.
+        if let Err(error) = unsafe { first.replace_window(mappings) } {
+            return Err(NotHandedBack { error, maps });
+        }
         let mut caches = Vec::new();
         for mut map in maps {
             // Locked or pinned pages are not kept any more.
@@ -84,24 +88,44 @@ impl Mmap {
                 other => map.kind = other,
             }
         }
-        let Some(cache) = caches.pop() else {
+        let last = caches.pop();
+        drop(caches);
+        if let (Some(cache), Some(managed)) = (last, engine.inner.managed()) {
+            cache.forget_pins();
+            engine.inner.files.forget_window(managed, cache);
+        }
+        Ok(())
+    }
+
+    /// Puts the kernel's mappings in the place of the window.
+    ///
+    /// # Safety
+    /// As of [`hand_back`](Self::hand_back).
+    unsafe fn replace_window(&self, mappings: &[KernelMapping]) -> io::Result<()> {
+        let inner = &self.engine.inner;
+        if inner.is_parents() {
+            return Err(crate::FaultError::Forked.into());
+        }
+        let process = process::get().filter(|_| inner.managed().is_some());
+        let (MmapKind::Managed(file), Some(process)) = (self.kind(), process) else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        drop(caches);
-        cache.forget_pins();
+        let window = file.cache().addresses();
+        let is_right = |mapping: &KernelMapping| {
+            let Range { start, end } = mapping.addresses;
+            let whole = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
+            whole && window.start <= start && start < end
+        };
+        if !mappings.iter().all(is_right) {
+            return Err(crate::FaultError::OutOfRange.into());
+        }
         let parts = mappings.iter().map(|mapping| KernelPart {
             addresses: mapping.addresses.clone(),
             protection: mapping.protection,
             sharing: mapping.sharing,
         });
         let parts: Vec<_> = parts.collect();
-        let managed = engine.inner.managed().ok_or(io::ErrorKind::Unsupported)?;
         // SAFETY: the caller's promise.
-        unsafe {
-            engine
-                .inner
-                .files
-                .hand_back(managed, process, cache, &parts)
-        }
+        unsafe { inner.files.replace_window(process, file.cache(), &parts) }
     }
 }

@@ -10,7 +10,7 @@ mod safe;
 #[cfg(test)]
 mod tests;
 
-pub use hand_back::KernelMapping;
+pub use hand_back::{KernelMapping, NotHandedBack};
 pub(crate) use pinned::Held;
 pub use pinned::Pinned;
 pub use safe::MapIfSafeError;

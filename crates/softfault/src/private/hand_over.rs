@@ -11,7 +11,7 @@ use crate::errno::errno;
 use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::store::FileStore;
-use crate::uffd::{GivenTo, nothing_at};
+use crate::uffd::{GivenTo, close};
 use crate::{FaultError, error};
 use core::ops::Range;
 use libc::{c_int, c_void};
@@ -23,7 +23,7 @@ use sync::kernel_calls;
 
 impl Private {
     /// Takes a part of the map away, whole pages. Its addresses stay taken until the map goes; a touch of them is a
-    /// SIGSEGV.
+    /// SIGSEGV. After an error it is as it was.
     ///
     /// # Safety
     /// Nobody looks at the part any more.
@@ -34,13 +34,12 @@ impl Private {
     ) -> io::Result<()> {
         let _masked = self.reached.masked();
         let process = process()?;
+        // Before its bytes go.
+        process.mmu().can_cut(part).map_err(error::mmu)?;
         let unmapped = managed.space.munmap(part.clone(), |_, _| {});
         unmapped.map_err(error::mm)?;
         // SAFETY: nothing of it is mapped any more.
-        let given = unsafe {
-            let nothing = || nothing_at(part);
-            (process.mmu()).give_place(part, GivenTo::Nobody, nothing)
-        };
+        let given = unsafe { (process.mmu()).give_place(part, GivenTo::Nobody, || close(part)) };
         given.map_err(error::mmu)
     }
 
@@ -96,9 +95,8 @@ impl Private {
     /// # Safety
     /// The program gives it up.
     pub(crate) unsafe fn close_hole(part: &Range<usize>) -> io::Result<()> {
-        let nothing = || nothing_at(part);
         // SAFETY: the caller's promise.
-        let given = unsafe { (process()?.mmu()).give_place(part, GivenTo::Nobody, nothing) };
+        let given = unsafe { (process()?.mmu()).give_place(part, GivenTo::Nobody, || close(part)) };
         given.map_err(error::mmu)
     }
 

@@ -7,6 +7,7 @@
 mod access;
 mod cancel;
 mod file_size;
+pub(crate) mod kernel;
 mod mask;
 
 pub(crate) use access::is_write;

@@ -208,7 +208,46 @@ impl UffdMmu {
     }
 }
 
-/// Lets nothing be at a part of a window: a touch is a SIGSEGV.
+impl UffdMmu {
+    /// An error if the kernel would refuse to cut a part out of its mapping: the process has as many mappings as it may
+    /// have.
+    pub fn can_cut(&self, part: &Range<usize>) -> Result<(), MmuError> {
+        // A child of fork takes its look at windows meanwhile, and must not find this one inherited.
+        let _given = self.given.parts_mut();
+        let advise = |advice| {
+            // SAFETY: advice about a part of a window of ours.
+            unsafe { sync::kernel_calls::madvise(part.start as *mut c_void, part.len(), advice) }
+        };
+        match advise(libc::MADV_DOFORK) {
+            0 => {
+                advise(libc::MADV_DONTFORK);
+                Ok(())
+            }
+            _ => Err(MmuError::NoMemory),
+        }
+    }
+}
+
+/// Lets nothing be at a part of a window: a touch is a SIGSEGV. Where no new mapping may be made
+/// (`mlockall(2)` with `MCL_FUTURE`, whose limit has room for no more), the old one is emptied and closed.
+pub(crate) fn close(part: &Range<usize>) -> Result<(), MmuError> {
+    nothing_at(part).or_else(|_| {
+        let (start, bytes) = (part.start as *mut c_void, part.len());
+        // SAFETY: in a window of ours, whose part nobody looks at any more.
+        unsafe {
+            if sync::kernel_calls::mprotect(start, bytes, libc::PROT_NONE) < 0 {
+                return Err(system(errno()));
+            }
+            // Memory that stays is lost until the window goes, and shows nothing.
+            if sync::kernel_calls::madvise(start, bytes, libc::MADV_DONTNEED) < 0 {
+                sync::kernel_calls::madvise(start, bytes, libc::MADV_DONTNEED_LOCKED);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Puts a new mapping, of nothing, at a part of a window: a touch is a SIGSEGV.
 pub(crate) fn nothing_at(part: &Range<usize>) -> Result<(), MmuError> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let start = part.start as *mut c_void;

@@ -123,7 +123,7 @@ impl UffdMmu {
     }
 
     /// Hands a window's place back: `replace` puts the new mapping in it, and it is not unmapped with the
-    /// window. After an error the window is as it was, as far as `replace` has left it.
+    /// window. If it fails, it has replaced nothing, and the window is as it was.
     ///
     /// # Safety
     /// As of [`show`](Self::show), for all parts of the place.
@@ -162,8 +162,11 @@ impl UffdMmu {
         here.start.store(range.start, Ordering::Release);
         here.end.store(range.end, Ordering::Release);
         let done = change(&mut shown);
-        // A fault of a moment ago may arrive later.
-        self.part_released(range);
+        if done.is_ok() {
+            // A fault of a moment ago may arrive later. After an error it has its answer by what is there: to be made again
+            // there it would never end.
+            self.part_released(range);
+        }
         here.end.store(0, Ordering::Release);
         done
     }

@@ -40,7 +40,7 @@ pub use abi::{MESSAGES, Message, Offers, open, register};
 pub use faults::Faults;
 pub use fork::{WindowLists, close_window};
 pub use given::GivenTo;
-pub(crate) use given::nothing_at;
+pub(crate) use given::{close, nothing_at};
 pub(crate) use in_place::map_aside;
 pub use mmu::UffdMmu;
 pub use present::copy_page;
