@@ -87,7 +87,10 @@ static void fixed(void)
     unsigned char *bytes = taken_file();
     size_t wrong = 0;
     lock_what_comes();
-    unsigned char *own = mmap(bytes + 16 * PAGE, PAGE, BOTH, OWN | MAP_FIXED, -1, 0);
+    unsigned char *own = MAP_FAILED;
+    /* A call that was refused has not made the place anybody else's. */
+    for (int again = 0; again < 2 && own == MAP_FAILED; again++)
+        own = mmap(bytes + 16 * PAGE, PAGE, BOTH, OWN | MAP_FIXED, -1, 0);
     if (own != MAP_FAILED)
         memset(own, 0x5a, PAGE);
     else if (errno != ENOMEM)
