@@ -22,8 +22,10 @@ struct Leased {
     users: usize,
 }
 
-/// The signal of the thread: a real-time signal that hardly any program uses. It goes to that thread, which waits for it.
-pub const SIGNAL: c_int = 57;
+/// The signal of the thread, which waits for it. A thread that waits for a signal also takes those of its number that are sent to
+/// the process, and cannot put them back for another. So it is the C library's own, for single threads: no program has it, and
+/// nobody sends it to a process.
+pub const SIGNAL: c_int = softfault::SIGCANCEL;
 
 impl Leases {
     /// None.

@@ -412,6 +412,32 @@ static void handlers(void)
     show("all", mapped, size);
 }
 
+/* Signals that the program waits for are its own, whoever sends them, while we wait for signals about the file. */
+static void own_signals(void)
+{
+    enum { REAL_TIME = 64 };
+    const struct timespec long_time = {10, 0};
+    unsigned char *mapped = whole();
+    sigset_t all;
+    sigemptyset(&all);
+    for (int signal = SIGRTMIN; signal <= REAL_TIME; signal++)
+        sigaddset(&all, signal);
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    show("mapped", mapped, size);
+    for (int signal = SIGRTMIN; signal <= REAL_TIME; signal++) {
+        siginfo_t about = {0};
+        kill(getpid(), signal);
+        usleep(1000);
+        int taken = sigtimedwait(&all, &about, &long_time);
+        printf("%d taken %d, of kill %d, by ourselves %d\n", signal, taken, about.si_code == SI_USER, about.si_pid == getpid());
+        sigqueue(getpid(), signal, (union sigval){.sival_int = signal});
+        usleep(1000);
+        taken = sigtimedwait(&all, &about, &long_time);
+        printf("%d taken %d, of sigqueue %d\n", signal, taken, about.si_code == SI_QUEUE);
+    }
+    fflush(stdout);
+}
+
 static void dies(void)
 {
     show("before", whole(), size);
@@ -697,7 +723,7 @@ static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls}, {"raw", raw_calls},
     {"errno", kept_errno}, {"forks", forks}, {"bare-forks", bare_forks},
     {"fork-beside-first", fork_beside_first}, {"threads", threads}, {"change-under-readers", change_under_readers},
-    {"handlers", handlers}, {"dies", dies}, {"loads", loads}, {"declined", declined},
+    {"handlers", handlers}, {"own-signals", own_signals}, {"dies", dies}, {"loads", loads}, {"declined", declined},
     {"written", written}, {"writes-itself", writes_itself},
     {"no-standard-error", no_standard_error},
 };
