@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,6 +55,11 @@ int main(int count, char **arguments)
         send(pair[0], "hello", 5, 0);
         answer("recvfrom", recvfrom(pair[1], buffer, sizeof buffer, 0, NULL, i ? NOWHERE : NULL));
     }
+    struct iovec vector = {buffer, 1};
+    answer("readv", readv(pair[0], &vector, -1));
+    answer("writev", writev(pair[0], &vector, -1));
+    answer("pwritev", pwritev(memfd_create("file", 0), &vector, -2, 0));
+    answer("pwritev2", pwritev2(memfd_create("file", 0), &vector, -1, 0, 0));
     answer("getsockopt", getsockopt(pair[0], SOL_SOCKET, SO_TYPE, buffer, NOWHERE));
     sigset_t set, none;
     sigemptyset(&none), sigemptyset(&set), sigaddset(&set, SIGBUS);

@@ -1,4 +1,5 @@
-//! Calls that hand bytes to the kernel, where faults are signals (`again.rs`).
+//! Calls that hand bytes to the kernel, where faults are signals (`again.rs`). A negative count of vectors comes to the kernel as it
+//! is, which has an error for it.
 
 use super::again::{COPIED, Reads, may_be_missing, with_copy, with_text};
 use super::next::hooks;
@@ -46,27 +47,27 @@ hooks! {
 
     /// writev(2).
     fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t = |next| {
-        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |_, vectors, count| next(fd, vectors, count as c_int))
+        with_vectors(Destination::of(fd), (vectors, count as usize), &[], |_, vectors, count| next(fd, vectors, count as c_int))
     };
 
     /// pwritev(2).
     fn pwritev(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |next| {
-        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, at + done as off_t))
+        with_vectors(Destination::of(fd), (vectors, count as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, at + done as off_t))
     };
 
     /// pwritev(2), by its other name.
     fn pwritev64(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |next| {
-        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, at + done as off_t))
+        with_vectors(Destination::of(fd), (vectors, count as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, at + done as off_t))
     };
 
     /// pwritev2(2).
     fn pwritev2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
-        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, behind(at, done), flags))
+        with_vectors(Destination::of(fd), (vectors, count as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, behind(at, done), flags))
     };
 
     /// pwritev2(2), by its other name.
     fn pwritev64v2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
-        with_vectors(Destination::of(fd), (vectors, count.max(0) as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, behind(at, done), flags))
+        with_vectors(Destination::of(fd), (vectors, count as usize), &[], |done, vectors, count| next(fd, vectors, count as c_int, behind(at, done), flags))
     };
 
     /// vmsplice(2).
