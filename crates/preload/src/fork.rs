@@ -105,9 +105,9 @@ pub fn is_in_parents_memory() -> bool {
     PROCESS.load(Relaxed) != unsafe { libc::getpid() }
 }
 
-/// True if that is its number.
-pub fn is_this_process(number: i32) -> bool {
-    PROCESS.load(Relaxed) == number
+/// Its number.
+pub fn process() -> i32 {
+    PROCESS.load(Relaxed)
 }
 
 /// Private memory that a child would lose is handed over before, and the kernel's from then on: both have it.

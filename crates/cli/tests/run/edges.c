@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,9 +246,39 @@ static void file_size_of_a_child(void)
     use(memory);
 }
 
+static void *limits_all_threads(void *unused)
+{
+    static const struct rlimit low = {1000000, RLIM_INFINITY};
+    printf("prlimit %d\n", prlimit(syscall(SYS_gettid), RLIMIT_FSIZE, &low, NULL));
+    return NULL;
+}
+
+/* A limit is of the process, whichever of its threads has the number that is named. */
+static void file_size_of_a_thread(void)
+{
+    pthread_t thread;
+    use(memory);
+    pthread_create(&thread, NULL, limits_all_threads, NULL);
+    pthread_join(thread, NULL);
+    use(memory);
+}
+
+/* One that the kernel refuses changes nothing. */
+static void file_size_refused(void)
+{
+    static const struct rlimit low = {1000000, 10};
+    use(memory);
+    int answer = setrlimit(RLIMIT_FSIZE, &low);
+    printf("setrlimit %d %s\n", answer, strerror(errno));
+    answer = prlimit(0, RLIMIT_FSIZE, &low, NULL);
+    printf("prlimit %d %s\n", answer, strerror(errno));
+    use(memory);
+}
+
 static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"lists", lists}, {"names", names}, {"vectors", vectors}, {"messages", messages}, {"rings", rings}, {"file-size", file_size},
-    {"file-size-of-a-child", file_size_of_a_child},
+    {"file-size-of-a-child", file_size_of_a_child}, {"file-size-of-a-thread", file_size_of_a_thread},
+    {"file-size-refused", file_size_refused},
 };
 
 int main(int count, char **arguments)

@@ -128,6 +128,37 @@ fn a_limit_on_the_size_of_files_is_less_than_swap_has() {
 }
 
 #[test]
+fn a_limit_that_is_set_by_the_number_of_a_thread_is_the_processs() {
+    let case = "file-size-of-a-thread";
+    let Some((directory, program)) = program(case) else {
+        return;
+    };
+    let without = Command::new(&program).arg(case).output().unwrap();
+    for how in ways() {
+        let (output, stats) = with(case, how, (&directory, &program));
+        assert_eq!(text(&output.stdout), text(&without.stdout), "{how}");
+        assert_eq!(output.status, without.status, "{how}");
+        let stats = stats.last().expect("its own");
+        assert_eq!((stats.taken(), stats.handed_back()), (1, 1), "{how}");
+    }
+}
+
+#[test]
+fn a_limit_that_the_kernel_refuses_takes_nothing() {
+    let case = "file-size-refused";
+    let Some((directory, program)) = program(case) else {
+        return;
+    };
+    let without = Command::new(&program).arg(case).output().unwrap();
+    for how in ways() {
+        let (output, stats) = with(case, how, (&directory, &program));
+        assert_same(&output, &without, how);
+        let stats = stats.last().expect("its own");
+        assert_eq!((stats.taken(), stats.handed_back()), (1, 0), "{how}");
+    }
+}
+
+#[test]
 fn a_limit_of_a_child_takes_nothing_of_its_parent() {
     let case = "file-size-of-a-child";
     let Some((directory, program)) = program(case) else {

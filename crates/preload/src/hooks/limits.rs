@@ -7,22 +7,26 @@ use super::again::{Reads, again};
 use super::next::hooks;
 use super::readable::is_readable;
 use super::receive::{BounceBuffer, size};
-use crate::{declined, fork, give, inside, marked, private, table};
+use crate::table::{self, Table};
+use crate::{call, declined, fork, give, inside, marked, private};
+use core::mem::MaybeUninit;
+use core::ptr::{null, null_mut};
 use libc::{c_int, c_uint, pid_t, rlimit};
 
-/// Sets a limit of this process, by `call`.
+/// Sets a limit of this process, by `call`, which gets where the limit is.
 ///
 /// # Safety
 /// As of setrlimit(2).
-pub unsafe fn set(what: c_uint, to: *const rlimit, call: impl FnMut() -> c_int) -> c_int {
-    if !fork::is_in_parents_memory() {
-        // SAFETY: the caller's promise.
-        unsafe { make_way(what, to) };
-    }
-    again(&[Reads::Bytes(to.cast(), size(to))], call)
+pub unsafe fn set(
+    what: c_uint,
+    to: *const rlimit,
+    call: impl FnMut(*const rlimit) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { change(0, (what, to), call) }
 }
 
-/// Sets a limit of a process, and asks which there was; `call` gets where that is put.
+/// Sets a limit of a process, and asks which there was; `call` also gets where that is put.
 ///
 /// # Safety
 /// As of prlimit(2).
@@ -30,42 +34,89 @@ pub unsafe fn exchange(
     process: pid_t,
     (what, to): (c_uint, *const rlimit),
     before: *mut rlimit,
-    mut call: impl FnMut(*mut rlimit) -> c_int,
+    mut call: impl FnMut(*const rlimit, *mut rlimit) -> c_int,
 ) -> c_int {
     let aside = BounceBuffer::of(before.cast(), size(before), true);
     let place = aside.place().cast();
-    let is_own = match process {
-        // A child of vfork has limits of its own, and its parent's memory.
-        0 => !fork::is_in_parents_memory(),
-        _ => fork::is_this_process(process),
-    };
-    if is_own {
-        // SAFETY: the caller's promise.
-        unsafe { make_way(what, to) };
-    }
-    let answer = again(&[Reads::Bytes(to.cast(), size(to))], || call(place));
+    // SAFETY: the caller's promise.
+    let answer = unsafe { change(process, (what, to), |to| call(to, place)) };
     aside.end_all();
     answer
 }
 
 /// # Safety
-/// As of setrlimit(2).
+/// As of prlimit(2).
 #[inline]
-unsafe fn make_way(what: c_uint, to: *const rlimit) {
+unsafe fn change(
+    process: pid_t,
+    (what, to): (c_uint, *const rlimit),
+    mut call: impl FnMut(*const rlimit) -> c_int,
+) -> c_int {
     let is_of_files = what == libc::RLIMIT_FSIZE as c_uint && marked::is_any();
-    if is_of_files && is_readable(to.cast(), size_of::<rlimit>()) {
+    if is_of_files && is_readable(to.cast(), size_of::<rlimit>()) && is_own(process) {
         // SAFETY: it is there.
-        hand_over_if_above(unsafe { (*to).rlim_cur });
+        let limit = unsafe { to.read() };
+        if let Some(answer) = set_of_files(&limit, &mut || call(&limit)) {
+            return answer;
+        }
     }
+    again(&[Reads::Bytes(to.cast(), size(to))], || call(to))
 }
 
+/// True if a process is the one whose memory this is, by the number of any of its threads: limits are of all of them.
+fn is_own(process: pid_t) -> bool {
+    if process == 0 {
+        // A child of vfork has limits of its own, and its parent's memory.
+        return !fork::is_in_parents_memory();
+    }
+    let errno = call::errno();
+    // SAFETY: no signal, only whether there is such a thread.
+    let sent = unsafe { softfault::system_call!(libc::SYS_tgkill, fork::process(), process, 0) };
+    call::set_errno(errno);
+    sent == 0
+}
+
+/// Sets the limit on the size of files with the table locked: what is mapped meanwhile finds the new one.
 #[cold]
-fn hand_over_if_above(limit: u64) {
-    let Some(_inside) = inside::enter() else {
-        return;
+fn set_of_files(limit: &rlimit, call: &mut dyn FnMut() -> c_int) -> Option<c_int> {
+    let (answer, errno) = {
+        let _inside = inside::enter()?;
+        give::leave_stack();
+        let mut table = table::lock();
+        if is_allowed(limit) {
+            hand_over_if_above(&mut table, limit.rlim_cur);
+        }
+        (call(), call::errno())
     };
-    give::leave_stack();
-    let mut table = table::lock();
+    if answer < 0 {
+        call::set_errno(errno);
+    }
+    Some(answer)
+}
+
+/// True if the kernel does not refuse a limit. A higher hard limit is tried first: only some processes may have it.
+fn is_allowed(limit: &rlimit) -> bool {
+    let mut now = MaybeUninit::<rlimit>::zeroed();
+    let number = libc::SYS_prlimit64;
+    let what = libc::RLIMIT_FSIZE;
+    // SAFETY: fills the structure; zeros are a valid one.
+    let now = unsafe {
+        softfault::system_call!(number, 0, what, null::<rlimit>(), now.as_mut_ptr());
+        now.assume_init()
+    };
+    let raised = rlimit {
+        rlim_cur: now.rlim_cur,
+        rlim_max: limit.rlim_max,
+    };
+    let try_raised = || {
+        let none = null_mut::<rlimit>();
+        // SAFETY: the structure is there.
+        unsafe { softfault::system_call!(number, 0, what, &raw const raised, none) == 0 }
+    };
+    limit.rlim_cur <= limit.rlim_max && (limit.rlim_max <= now.rlim_max || try_raised())
+}
+
+fn hand_over_if_above(table: &mut Table, limit: u64) {
     let engine = table.inherited.as_ref().or(table.engine.as_ref());
     let Some(engine) = engine.cloned() else {
         return;
@@ -78,25 +129,25 @@ fn hand_over_if_above(limit: u64) {
         .collect();
     for room in rooms {
         // What cannot be handed over for want of memory stays, and a touch of it may fail.
-        give::hand_over(&mut table, &room);
+        give::hand_over(table, &room);
     }
     declined::tell_of_file_limit(limit);
 }
 
 hooks! {
     /// setrlimit(2).
-    fn setrlimit(what: c_uint, to: *const rlimit) -> c_int = |next| set(what, to, || next(what, to));
+    fn setrlimit(what: c_uint, to: *const rlimit) -> c_int = |next| set(what, to, |to| next(what, to));
 
     /// setrlimit(2), by its other name.
-    fn setrlimit64(what: c_uint, to: *const rlimit) -> c_int = |next| set(what, to, || next(what, to));
+    fn setrlimit64(what: c_uint, to: *const rlimit) -> c_int = |next| set(what, to, |to| next(what, to));
 
     /// prlimit(2).
     fn prlimit(process: pid_t, what: c_uint, to: *const rlimit, before: *mut rlimit) -> c_int = |next| {
-        exchange(process, (what, to), before, |before| next(process, what, to, before))
+        exchange(process, (what, to), before, |to, before| next(process, what, to, before))
     };
 
     /// prlimit(2), by its other name.
     fn prlimit64(process: pid_t, what: c_uint, to: *const rlimit, before: *mut rlimit) -> c_int = |next| {
-        exchange(process, (what, to), before, |before| next(process, what, to, before))
+        exchange(process, (what, to), before, |to, before| next(process, what, to, before))
     };
 }

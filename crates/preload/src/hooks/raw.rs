@@ -232,14 +232,13 @@ hooks! {
                     })
                 }).into()
             }
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_setrlimit => limits::set(a as libc::c_uint, b as *const libc::rlimit, || {
-                next(number, a, b, c, d, e, f) as c_int
+            libc::SYS_setrlimit => limits::set(a as libc::c_uint, b as *const libc::rlimit, |to| {
+                next(number, a, to as c_long, c, d, e, f) as c_int
             }).into(),
             libc::SYS_prlimit64 => {
                 let limit = (b as libc::c_uint, c as *const libc::rlimit);
-                limits::exchange(a as c_int, limit, d as *mut libc::rlimit, |before| {
-                    next(number, a, b, c, before as c_long, e, f) as c_int
+                limits::exchange(a as c_int, limit, d as *mut libc::rlimit, |to, before| {
+                    next(number, a, b, to as c_long, before as c_long, e, f) as c_int
                 }).into()
             }
             libc::SYS_getrandom => bytes_into(a as *mut c_void, b as usize, |to| {
