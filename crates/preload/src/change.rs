@@ -26,14 +26,16 @@ pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
             sharing: taken.sharing,
         });
         let mappings: Vec<_> = mappings.collect();
-        let leased: Vec<_> = all.iter().map(|taken| taken.leased).collect();
+        let files = all.iter().map(|taken| (taken.leased, taken.end_of_file));
+        let files: Vec<_> = files.collect();
         let maps = all.into_iter().map(|taken| taken.map).collect();
         // SAFETY: all that is in the window; the program has addresses, and no maps.
         if let Err(refused) = unsafe { Mmap::hand_back(maps, &mappings) } {
-            let places = mappings.iter().zip(leased);
-            for (map, (mapping, leased)) in refused.maps.into_iter().zip(places) {
+            let places = mappings.iter().zip(files);
+            for (map, (mapping, (leased, end_of_file))) in refused.maps.into_iter().zip(places) {
                 table.add(Taken {
                     addresses: mapping.addresses.clone(),
+                    end_of_file,
                     window: window.clone(),
                     sharing: mapping.sharing,
                     leased,
@@ -43,7 +45,7 @@ pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
             return false;
         }
         marked::mark(&window, false);
-        let leased = leased.into_iter().flatten();
+        let leased = files.into_iter().filter_map(|(leased, _)| leased);
         leased.for_each(|file| table.leases.give(file));
         for mapping in &mappings {
             HANDED_BACK.add(mapping.addresses.len());

@@ -119,6 +119,7 @@ fn adopt(table: &mut Table, reserved: Range<usize>) -> Result<usize, Decline> {
         protection: BOTH,
         leased: None,
         is_file: false,
+        file_bytes: usize::MAX,
         is_block: false,
         cut: true,
         is_childless,

@@ -15,6 +15,8 @@ use std::time::Duration;
 pub struct Taken {
     /// Whole pages.
     pub addresses: Range<usize>,
+    /// Behind the file's last page in it: a touch from there on is a SIGBUS.
+    pub end_of_file: usize,
     /// The window that it is a part of.
     pub window: Range<usize>,
     /// `MAP_SHARED` or `MAP_PRIVATE`.
@@ -113,6 +115,14 @@ impl Table {
         let mut taken = self.taken.values();
         let found = taken.find(|taken| taken.leased == Some(file));
         found.map(|taken| taken.addresses.clone())
+    }
+
+    /// The part with an address that the engine serves, of a mapping.
+    pub fn served(&self, addr: usize) -> Option<Range<usize>> {
+        let taken = self.over(&(addr..addr + 1)).next();
+        let shared = taken.map(|taken| taken.addresses.start..taken.end_of_file);
+        let served = shared.or_else(|| self.private.served(addr))?;
+        served.contains(&addr).then_some(served)
     }
 
     /// True if a window has none.

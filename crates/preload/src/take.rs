@@ -103,7 +103,10 @@ fn map_part(
     if addresses.end > window.end || !marked::can_mark(&window) || !map.can_be_handed_back() {
         return Err(io::ErrorKind::Unsupported.into());
     }
+    let rest = wanted.size.saturating_sub(wanted.offset);
+    let rest = rest.next_multiple_of(crate::decide::PAGE as u64);
     Ok(Taken {
+        end_of_file: start + rest.min(wanted.bytes as u64) as usize,
         addresses,
         window,
         sharing: wanted.sharing,

@@ -21,7 +21,7 @@
 
 #define BYTES ((size_t)16 << 20)
 
-static int pair[2], file, null;
+static int pair[2], through[2], file, null, written;
 static unsigned char *mapped, *memory;
 static const char *where;
 
@@ -54,6 +54,28 @@ static void arguments(void *at)
     }
     waitpid(child, &status, 0);
     say("child", status);
+}
+
+/* Bytes that are written or sent, a page in front of them that is not in memory, and strings. */
+static void bytes(void *at)
+{
+    unsigned char *cold = memory + (1 << 20);
+    struct iovec two[2] = {{cold, 4096}, {at, 100}};
+    struct msghdr message = {.msg_iov = two, .msg_iovlen = 2};
+    memset(cold, 1, 4096);
+    say("write", write(through[1], at, 100));
+    say("write to a file", write(written, at, 100));
+    say("pwrite", pwrite(written, at, 100, 0));
+    madvise(cold, 4096, MADV_PAGEOUT);
+    say("writev", writev(written, two, 2));
+    madvise(cold, 4096, MADV_PAGEOUT);
+    say("sendmsg, the second", sendmsg(pair[0], &message, MSG_DONTWAIT));
+    say("send", send(pair[0], at, 100, MSG_DONTWAIT));
+    say("connect", connect(pair[0], at, 100));
+    say("setsockopt", setsockopt(pair[0], SOL_SOCKET, SO_RCVBUF, at, 8));
+    say("epoll_ctl", epoll_ctl(epoll_create1(0), EPOLL_CTL_ADD, pair[0], at));
+    say("open", open(at, O_RDONLY));
+    say("rename", rename(at, at));
 }
 
 static void all(const char *at_what, void *at)
@@ -103,13 +125,14 @@ static void all(const char *at_what, void *at)
     say("sigtimedwait", sigtimedwait(at, NULL, &none));
     say("SYS_clone3", syscall(SYS_clone3, at, 88));
     arguments(at);
+    bytes(at);
 }
 
 int main(int count, char **arguments)
 {
     file = open(arguments[1], O_RDONLY), null = open("/dev/null", O_RDWR);
-    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
-    mapped = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE, file, 0);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), pipe(through), written = memfd_create("written", 0);
+    mapped = mmap(NULL, BYTES + 4 * 4096, PROT_READ, MAP_PRIVATE, file, 0);
     memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memory[0] = mapped[0];
     unsigned char *pages = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -120,5 +143,14 @@ int main(int count, char **arguments)
     all("half of it readable", pages + 4096 - 4);
     all("not readable", pages + 4096);
     all("the kernel's", (void *)-4096);
+    /* Next to memory that is served, in its mappings. */
+    munmap(memory + BYTES / 2, 4096);
+    mprotect(memory + BYTES / 4, 4096, PROT_NONE);
+    /* A buffer that reaches into nothing goes to the kernel as it is. */
+    memory[BYTES / 2 - 4] = 1;
+    all("unmapped part", memory + BYTES / 2);
+    all("half of it unmapped", memory + BYTES / 2 - 4);
+    all("protected part", memory + BYTES / 4);
+    all("behind the file", mapped + BYTES);
     return 0;
 }

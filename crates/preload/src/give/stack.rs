@@ -17,7 +17,7 @@ pub fn leave_stack() {
         return;
     }
     // Exactly: the bits are of wider ranges. A fault does not wait for the table.
-    let served = |place: usize| table::lock().private.is_served(place);
+    let served = |place: usize| table::lock().private.served(place).is_some();
     let under: Vec<_> = places.into_iter().filter(|&place| served(place)).collect();
     if under.is_empty() {
         return;

@@ -7,6 +7,7 @@
 
 use super::bounce::Temporary;
 use super::readable::is_readable;
+use super::served::Served;
 use crate::call::errno;
 use crate::{marked, mode};
 use core::mem::MaybeUninit;
@@ -89,7 +90,7 @@ impl Reads {
                     if !marked::may_be_taken(start, 1) {
                         return false;
                     }
-                    act(start..start + core::ffi::CStr::from_ptr(text).count_bytes() + 1)
+                    act(start..start + text_bytes(text))
                 }
                 Self::Texts(texts) => {
                     const EACH: usize = size_of::<*const c_char>();
@@ -142,6 +143,26 @@ fn range(start: *const c_void, bytes: usize) -> Range<usize> {
     start as usize..(start as usize).saturating_add(bytes)
 }
 
+/// Bytes of a string with its zero, or up to where nothing is.
+///
+/// # Safety
+/// The program hands it to the kernel to be read.
+unsafe fn text_bytes(text: *const c_char) -> usize {
+    let start = text as usize;
+    let mut served = Served::default();
+    let mut end = start;
+    while served.is_there(end) {
+        let next = (end & !(PAGE - 1)) + PAGE;
+        // SAFETY: the page is there.
+        let rest = unsafe { core::slice::from_raw_parts(end as *const u8, next - end) };
+        if let Some(zero) = rest.iter().position(|&byte| byte == 0) {
+            return end + zero + 1 - start;
+        }
+        end = next;
+    }
+    end - start
+}
+
 /// True if some of the memory may be missing.
 #[cold]
 pub fn may_be_missing(reads: &[Reads]) -> bool {
@@ -150,34 +171,38 @@ pub fn may_be_missing(reads: &[Reads]) -> bool {
     reads.iter().any(|read| unsafe { read.any(&mut is_taken) })
 }
 
-/// Touches all pages that may have been taken, of each part only the first bytes.
+/// Touches all pages that the engine serves, of each part those in front of a page that is not there; true if there were any.
 #[cold]
-pub fn touch(reads: &[Reads], most: usize) {
-    let mut touch = |part: Range<usize>| {
-        let mut page = part.start;
-        while page < part.end.min(part.start.saturating_add(most)) {
-            if marked::may_be_taken(page, 1) {
-                // SAFETY: the program hands it to the kernel to be read. Where it is not there, this faults where the
-                // call would have answered EFAULT, as long as nothing was taken there.
-                unsafe { (page as *const u8).read_volatile() };
-            }
-            page = (page & !(PAGE - 1)) + PAGE;
-        }
-        false
-    };
+pub fn touch(reads: &[Reads]) -> bool {
+    let mut served = Served::default();
+    let mut touched = false;
     for read in reads {
+        let mut touch = |part: Range<usize>| {
+            let mut page = part.start;
+            while page < part.end && served.is_there(page) {
+                if served.has(page) {
+                    // SAFETY: the program hands it to the kernel to be read, and it is there.
+                    unsafe { (page as *const u8).read_volatile() };
+                    touched = true;
+                }
+                page = (page & !(PAGE - 1)).saturating_add(PAGE);
+            }
+            false
+        };
         match *read {
-            Reads::Into(start, bytes) => touch_to_write(range(start, bytes)),
+            Reads::Into(start, bytes) => touched |= touch_to_write(range(start, bytes)),
             // SAFETY: memory that a call of the program's reads.
             read => unsafe {
                 read.any(&mut touch);
             },
         }
     }
+    touched
 }
 
 /// The same of memory that a call writes to, where it is private memory that may be written to; its bytes stay as they are.
-fn touch_to_write(part: Range<usize>) {
+fn touch_to_write(part: Range<usize>) -> bool {
+    let mut touched = false;
     let mut page = part.start;
     while page < part.end {
         if marked::may_be_taken(page, 1) && super::receive::is_written_to(page, 1) {
@@ -186,12 +211,15 @@ fn touch_to_write(part: Range<usize>) {
             let is = byte.load(Relaxed);
             // An operation that changes nothing for sure would be compiled to a load.
             let _ = byte.compare_exchange(is, is, Relaxed, Relaxed);
+            touched = true;
         }
-        page = (page & !(PAGE - 1)) + PAGE;
+        page = (page & !(PAGE - 1)).saturating_add(PAGE);
     }
+    touched
 }
 
-/// A call that reads memory: made again as long as something is missing.
+/// A call that reads memory: made again as long as something is missing. Where nothing is served any more it is made once more: the
+/// memory may be the kernel's by now.
 #[inline]
 pub fn again<T: Answer>(reads: &[Reads], mut call: impl FnMut() -> T) -> T {
     let mut answer = call();
@@ -200,8 +228,11 @@ pub fn again<T: Answer>(reads: &[Reads], mut call: impl FnMut() -> T) -> T {
         if !is_missing || !may_be_missing(reads) {
             break;
         }
-        touch(reads, usize::MAX);
+        let touched = touch(reads);
         answer = call();
+        if !touched {
+            break;
+        }
     }
     answer
 }
@@ -213,8 +244,11 @@ pub fn again_by_error(reads: &[Reads], mut call: impl FnMut() -> c_int) -> c_int
         if answer != libc::EFAULT || !mode::is_signals() || !may_be_missing(reads) {
             break;
         }
-        touch(reads, usize::MAX);
+        let touched = touch(reads);
         answer = call();
+        if !touched {
+            break;
+        }
     }
     answer
 }

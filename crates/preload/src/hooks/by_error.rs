@@ -4,7 +4,8 @@
 use super::again::{Reads, again_by_error};
 use super::next::hooks;
 use super::readable::is_readable;
-use super::receive::size;
+use super::receive::{is_taken, size};
+use crate::{marked, mode};
 use libc::{
     c_char, c_int, c_void, clockid_t, cpu_set_t, pthread_t, sched_param, sigset_t, size_t, timespec,
 };
@@ -19,19 +20,21 @@ unsafe fn sleep(
     was_left: impl FnOnce(c_int) -> bool,
     call: impl FnOnce(*const timespec, *mut timespec) -> c_int,
 ) -> c_int {
-    if !is_readable(time.cast(), size_of::<timespec>()) {
+    const BYTES: usize = size_of::<timespec>();
+    let time_is_taken = mode::is_signals() && marked::may_be_taken(time as usize, BYTES);
+    let left_is_taken = is_taken(left.cast(), BYTES);
+    if !time_is_taken && !left_is_taken || !is_readable(time.cast(), BYTES) {
         return call(time, left);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the time is there, and so is what is left of it, where that is taken.
     unsafe {
         let (own, mut own_left) = (*time, *time);
-        let place = if left.is_null() {
-            left
-        } else {
-            &raw mut own_left
+        let place = match left_is_taken {
+            true => &raw mut own_left,
+            false => left,
         };
         let answer = call(&own, place);
-        if !left.is_null() && was_left(answer) {
+        if left_is_taken && was_left(answer) {
             left.write(own_left);
         }
         answer

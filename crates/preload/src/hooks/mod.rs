@@ -18,6 +18,7 @@
 //! | `paths`, `programs`, `lists` | calls that hand a path to it, or the arguments of a program | where faults are signals |
 //! | `names` | other names of calls | as the call |
 //! | `readable` | structures that may not be there | for those |
+//! | `served` | pages that a hook may touch | |
 //! | `resolver` | res_query(3) and its like: buffers that go to a name server, and come from it | where faults are signals |
 //! | `raw` | syscall(2) | as the call that it makes |
 //! | `writes` | calls that write many bytes: the rest follows | where faults are signals |
@@ -47,6 +48,7 @@ mod raw;
 mod readable;
 mod receive;
 mod resolver;
+mod served;
 mod signals;
 mod thread_exit;
 mod waits;

@@ -2,15 +2,17 @@
 //! EFAULT, and so must a hook, in whose place a load would end the process.
 
 use super::again::PAGE;
-use crate::{call, marked};
+use super::served::Served;
+use crate::call;
 use core::ffi::c_void;
 
-/// True if a hook may look at so many bytes. A page that was taken and is missing comes in when the hook does.
+/// True if a hook may look at so many bytes. A page that the engine serves comes in when the hook does.
 pub fn is_readable(start: *const c_void, bytes: usize) -> bool {
     let end = (start as usize).saturating_add(bytes);
     let mut page = start as usize & !(PAGE - 1);
+    let mut served = Served::default();
     while page < end {
-        if !is_page(page) && !marked::may_be_taken(page, 1) {
+        if !is_page(page) && !served.has(page) {
             return false;
         }
         page = page.saturating_add(PAGE);
@@ -19,7 +21,7 @@ pub fn is_readable(start: *const c_void, bytes: usize) -> bool {
 }
 
 /// True if the kernel can read a page. It reads a set of signals before it looks at what is to be done with it, which is nothing.
-fn is_page(page: usize) -> bool {
+pub fn is_page(page: usize) -> bool {
     const NOTHING: usize = usize::MAX;
     let errno = call::errno();
     // The page at address 0 would be no set at all.

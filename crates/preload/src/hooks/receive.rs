@@ -27,7 +27,8 @@ pub fn is_taken(start: *const c_void, bytes: usize) -> bool {
         && is_written_to(start as usize, bytes)
 }
 
-/// The same of memory that may be taken. The kernel refuses a buffer that is not all in one mapping.
+/// The same of memory that may be taken: all of it is in one mapping, and some of it is served. Other buffers go to the kernel as they
+/// are.
 #[cold]
 pub fn is_written_to(start: usize, bytes: usize) -> bool {
     let Some(_inside) = inside::enter() else {

@@ -8,6 +8,7 @@
 use super::again::{COPIED, PAGE, Reads, touch};
 use super::bounce::Temporary;
 use super::readable::is_readable;
+use super::served::Served;
 use crate::call::{errno, set_errno};
 use crate::{marked, mode};
 use core::mem::MaybeUninit;
@@ -142,7 +143,7 @@ impl Rest {
             let mut found = false;
             while page < end && !found {
                 found = marked::may_be_taken(page, 1) && act(page..page + PAGE);
-                page += PAGE;
+                page = page.saturating_add(PAGE);
             }
             found
         })
@@ -166,13 +167,16 @@ impl Rest {
         })
     }
 
-    /// Brings the first bytes in.
+    /// Brings the first bytes in, as far as they are served.
     fn bring_in(&self) {
+        let mut served = Served::default();
         self.any_page(|page| {
-            // SAFETY: the program hands it to the kernel to be read. Where it is not there, this faults where the call would
-            // have answered EFAULT, as long as nothing was taken there.
-            unsafe { (page.start as *const u8).read_volatile() };
-            false
+            let is_served = served.has(page.start);
+            if is_served {
+                // SAFETY: the program hands it to the kernel to be read, and it is there.
+                unsafe { (page.start as *const u8).read_volatile() };
+            }
+            !is_served
         });
     }
 }
@@ -252,9 +256,9 @@ fn finish(
                 return if done > 0 { done as ssize_t } else { answer };
             }
             tries += 1;
-            touch(more, usize::MAX);
+            touch(more);
             match own {
-                Kind::Messages => touch(&[Reads::Vectors(vectors, count)], usize::MAX),
+                Kind::Messages => _ = touch(&[Reads::Vectors(vectors, count)]),
                 _ => rest.bring_in(),
             }
         } else {
@@ -284,6 +288,14 @@ fn finish(
             true => super::memory::send_at_once(to, vectors, count),
             false => call(done, vectors, count),
         };
+        let is_whole = || match own {
+            Kind::Messages => are_there((vectors, count), usize::MAX),
+            _ => are_there((rest.vectors.as_ptr(), rest.count), COPIED),
+        };
+        if tries > BEFORE_COPY && !is_whole() {
+            set_errno(libc::EFAULT);
+            return if done > 0 { done as ssize_t } else { -1 };
+        }
         answer = match (tries > BEFORE_COPY, own) {
             (true, Kind::Messages) => with_copies((vectors, count), usize::MAX, act).0,
             (true, _) => {
@@ -300,6 +312,19 @@ fn finish(
         };
         at_once &= answer < 0;
     }
+}
+
+/// True if the first bytes of some vectors can be read.
+fn are_there((vectors, count): (*const iovec, usize), most: usize) -> bool {
+    let mut served = Served::default();
+    let mut left = most;
+    (0..count).all(|at| {
+        // SAFETY: the program hands so many to the kernel.
+        let vector = unsafe { vectors.add(at).read() };
+        let some = vector.iov_len.min(left);
+        left -= some;
+        served.bytes_there(vector.iov_base as usize, some) == some
+    })
 }
 
 /// A call on a copy of the first bytes of some vectors, in memory of the kernel's; how many were copied.

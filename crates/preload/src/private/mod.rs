@@ -42,6 +42,8 @@ pub struct PrivateMapping {
     /// The file, if it is under a lease.
     pub leased: Option<FileKey>,
     pub is_file: bool,
+    /// Bytes of the pages up to the file's end; of memory that begins as zeros, all that there can be.
+    pub file_bytes: usize,
     /// A block of malloc(3).
     pub is_block: bool,
     /// A part of it is not served any more.
@@ -159,11 +161,13 @@ impl PrivateMappings {
             && !mapping.live.within(range).is_empty()
     }
 
-    /// True if an address is served.
-    pub fn is_served(&self, addr: usize) -> bool {
-        let byte = addr..addr + 1;
-        let is_live = |start: usize| !self.mappings[&start].live.within(&byte).is_empty();
-        self.over(&byte).into_iter().any(is_live)
+    /// The part with an address that is served; a touch behind the end of a file is a SIGBUS.
+    pub fn served(&self, addr: usize) -> Option<Range<usize>> {
+        let starts = self.over(&(addr..addr + 1));
+        let mapping = &self.mappings[starts.first()?];
+        let start = mapping.room.start;
+        let parts = (mapping.live).within(&(start..start.saturating_add(mapping.file_bytes)));
+        parts.into_iter().find(|part| part.contains(&addr))
     }
 
     /// The room that has an address.

@@ -15,7 +15,7 @@ pub fn take_anonymous(table: &mut Table, bytes: usize) -> Result<usize, Decline>
     let engine = engine_of_private(table)?;
     table.private.has_room(&engine, bytes)?;
     let map = MmapOptions::new().len(bytes).map_anon_with(&engine);
-    enter(table, map, bytes, false)
+    enter(table, map, bytes, None)
 }
 
 /// The same for a block of malloc(3).
@@ -41,7 +41,9 @@ pub fn take_file(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
     // SAFETY: somebody vouches for the file, or the user does; and the program's own references are as they would be
     // with a mapping of the kernel's.
     let map = unsafe { options.map_copy_with(&engine, wanted.fd) };
-    let taken = enter(table, map, wanted.bytes, true);
+    let rest = wanted.size.saturating_sub(wanted.offset);
+    let rest = rest.next_multiple_of(crate::decide::PAGE as u64);
+    let taken = enter(table, map, wanted.bytes, Some(rest as usize));
     match (&taken, leased) {
         (&Ok(start), leased) => {
             if let Some(mapping) = table.private.get_mut(start) {
@@ -58,7 +60,7 @@ fn enter(
     table: &mut Table,
     map: io::Result<MmapMut>,
     bytes: usize,
-    is_file: bool,
+    file_bytes: Option<usize>,
 ) -> Result<usize, Decline> {
     let map = map.map_err(|_| Decline::Error)?;
     let room = map.room().ok_or(Decline::Error)?;
@@ -73,7 +75,8 @@ fn enter(
         reserved: Ranges::default(),
         protection: libc::PROT_READ | libc::PROT_WRITE,
         leased: None,
-        is_file,
+        is_file: file_bytes.is_some(),
+        file_bytes: file_bytes.unwrap_or(usize::MAX),
         is_block: false,
         cut: false,
         is_childless: false,
