@@ -4,9 +4,8 @@
 //! read there, and the kernel does the call.
 
 use crate::count::HANDED_BACK;
-use crate::options::Mode;
 use crate::table::{Table, Taken};
-use crate::{call, give, marked, mode};
+use crate::{call, give, marked};
 use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault::{Advice, KernelMapping, Mmap};
@@ -154,7 +153,7 @@ fn covers(table: &Table, range: &Range<usize>) -> bool {
     end <= range.start
 }
 
-/// `madvise(2)`; `None`: the kernel is to do it.
+/// `madvise(2)`, but for what `populate.rs` does; `None`: the kernel is to do it.
 pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<c_int> {
     let ours = match advice {
         libc::MADV_NORMAL => Advice::Normal,
@@ -170,17 +169,9 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> Option<
             }
             return Some(0);
         }
-        // It cannot, where faults are signals.
-        libc::MADV_POPULATE_READ if mode::get() == Mode::Signals => {
-            for (taken, part) in parts(table, range) {
-                let _ = taken.fault_in_many(&[part]).wait();
-            }
-            return covers(table, range).then_some(0);
-        }
         // The kernel's work on a window is right, and does not concern the engine.
         libc::MADV_COLD
         | libc::MADV_PAGEOUT
-        | libc::MADV_POPULATE_READ
         | libc::MADV_HUGEPAGE
         | libc::MADV_NOHUGEPAGE
         | libc::MADV_DONTDUMP

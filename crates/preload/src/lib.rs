@@ -20,6 +20,8 @@
 //!                                calls that the engine cannot do, the kernel does: its own mapping is put in the place
 //!                                first, under threads that read there
 //!
+//!   madvise(2) that waits for the disk ──► populate.rs: nothing is locked meanwhile
+//!
 //!   another opens a taken file for writing ──► leases.rs, hear.rs: handed back before he goes on
 //! ```
 //!
@@ -53,6 +55,7 @@ mod leases;
 mod marked;
 mod mode;
 mod options;
+mod populate;
 mod private;
 mod private_calls;
 mod program;

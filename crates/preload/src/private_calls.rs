@@ -1,6 +1,7 @@
 //! The program's calls on private memory.
 
 use crate::give::{hand_over, unmap};
+use crate::private::PrivateMapping;
 use crate::ranges::Ranges;
 use crate::table::Table;
 use crate::{call, change};
@@ -103,6 +104,22 @@ pub fn by_kernel(
     )
 }
 
+/// True if a part is all of a mapping.
+fn is_whole(mapping: &PrivateMapping, part: &Range<usize>) -> bool {
+    !mapping.cut && mapping.live.is(part)
+}
+
+/// True if `mprotect(2)` of a part of a mapping is the kernel's to do.
+pub fn is_protected_by_kernel(
+    mapping: &PrivateMapping,
+    part: &Range<usize>,
+    protection: c_int,
+) -> bool {
+    let both = libc::PROT_READ | libc::PROT_WRITE;
+    let is_ours = protection == libc::PROT_READ || protection == both;
+    protection != mapping.protection && !(is_ours && is_whole(mapping, part))
+}
+
 /// `mprotect(2)`.
 pub fn protect(table: &mut Table, range: &Range<usize>, protection: c_int) -> c_int {
     let kernel = |part: &Range<usize>| kernel_call(libc::SYS_mprotect, part, protection as usize);
@@ -117,8 +134,7 @@ pub fn protect(table: &mut Table, range: &Range<usize>, protection: c_int) -> c_
             _ => None,
         };
         if let Some(writable) = writable
-            && !mapping.cut
-            && mapping.live.is(part)
+            && is_whole(mapping, part)
             && mapping.map.set_writable(writable).is_ok()
         {
             mapping.protection = protection;
@@ -135,7 +151,7 @@ pub fn protect(table: &mut Table, range: &Range<usize>, protection: c_int) -> c_
     })
 }
 
-/// `madvise(2)`.
+/// `madvise(2)`, but for what `populate.rs` does.
 pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> c_int {
     let kernel = |part: &Range<usize>| kernel_call(libc::SYS_madvise, part, advice as usize);
     let ours = |table: &mut Table, start: usize, part: &Range<usize>| match advise_part(
@@ -157,6 +173,19 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> c_int {
     )
 }
 
+/// True of advice that is the kernel's to follow, on mappings of its own.
+pub fn is_advised_by_kernel(advice: c_int) -> bool {
+    matches!(
+        advice,
+        libc::MADV_DONTFORK
+            | libc::MADV_WIPEONFORK
+            | libc::MADV_HWPOISON
+            | libc::MADV_SOFT_OFFLINE
+            | GUARD_INSTALL
+            | GUARD_REMOVE
+    )
+}
+
 /// The engine's answer to an advice; `None`: the part is to be handed over.
 fn advise_part(table: &Table, start: usize, part: &Range<usize>, advice: c_int) -> Option<Answer> {
     let mapping = table.private.get(start)?;
@@ -171,10 +200,6 @@ fn advise_part(table: &Table, start: usize, part: &Range<usize>, advice: c_int) 
         let _ = mapping.map.advise_range(advice, offset, len);
         Ok(())
     };
-    let populate = |advice| {
-        let done = mapping.map.advise_range(advice, offset, len);
-        done.map_err(|_| libc::ENOMEM)
-    };
     let kernel = |advice: c_int| kernel_call(libc::SYS_madvise, part, advice as usize);
     Some(match advice {
         libc::MADV_NORMAL => hint(Advice::Normal),
@@ -183,8 +208,6 @@ fn advise_part(table: &Table, start: usize, part: &Range<usize>, advice: c_int) 
         libc::MADV_WILLNEED => hint(Advice::WillNeed),
         libc::MADV_COLD => hint(Advice::Cold),
         libc::MADV_PAGEOUT => hint(Advice::PageOut),
-        libc::MADV_POPULATE_READ => populate(Advice::PopulateRead),
-        libc::MADV_POPULATE_WRITE => populate(Advice::PopulateWrite),
         libc::MADV_DONTNEED | DONTNEED_LOCKED => unchecked(UncheckedAdvice::DontNeed),
         libc::MADV_FREE if mapping.is_file => Err(libc::EINVAL),
         libc::MADV_FREE => unchecked(UncheckedAdvice::Free),
@@ -195,12 +218,7 @@ fn advise_part(table: &Table, start: usize, part: &Range<usize>, advice: c_int) 
         // As it is.
         libc::MADV_DOFORK | libc::MADV_KEEPONFORK => Ok(()),
         COLLAPSE => Err(libc::EINVAL),
-        libc::MADV_DONTFORK
-        | libc::MADV_WIPEONFORK
-        | libc::MADV_HWPOISON
-        | libc::MADV_SOFT_OFFLINE
-        | GUARD_INSTALL
-        | GUARD_REMOVE => return None,
+        advice if is_advised_by_kernel(advice) => return None,
         // The kernel has an error for it.
         _ => kernel(advice),
     })

@@ -438,6 +438,20 @@ static void own_signals(void)
     fflush(stdout);
 }
 
+static void populated(void)
+{
+    enum { READ = 22, WRITE = 23, PAGE = 4096 };
+    size_t pages = (size + PAGE - 1) / PAGE * PAGE;
+    unsigned char *mapped = map(size + 3 * PAGE, PROT_READ, MAP_PRIVATE, 0);
+    answer("all of the file", madvise(mapped, pages, READ));
+    answer("behind it", madvise(mapped, pages + PAGE, READ));
+    answer("to write", madvise(mapped, PAGE, WRITE));
+    show("read", mapped, size);
+    answer("mprotect", mprotect(mapped, MIB, PROT_NONE));
+    answer("protected", madvise(mapped, pages, READ));
+    answer("not protected", madvise(mapped + MIB, pages - MIB, READ));
+}
+
 static void dies(void)
 {
     show("before", whole(), size);
@@ -723,7 +737,7 @@ static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls}, {"raw", raw_calls},
     {"errno", kept_errno}, {"forks", forks}, {"bare-forks", bare_forks},
     {"fork-beside-first", fork_beside_first}, {"threads", threads}, {"change-under-readers", change_under_readers},
-    {"handlers", handlers}, {"own-signals", own_signals}, {"dies", dies}, {"loads", loads}, {"declined", declined},
+    {"handlers", handlers}, {"own-signals", own_signals}, {"populated", populated}, {"dies", dies}, {"loads", loads}, {"declined", declined},
     {"written", written}, {"writes-itself", writes_itself},
     {"no-standard-error", no_standard_error},
 };

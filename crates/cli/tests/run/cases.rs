@@ -144,6 +144,7 @@ cases! {
     it_is_handed_back_under_readers: "change-under-readers" takes 10 and hands back 10;
     handlers_and_masks_of_the_program: "handlers" takes 1 and hands back 0;
     signals_that_the_program_waits_for: "own-signals" takes 1 and hands back 0;
+    a_file_is_populated: "populated" takes 1 and hands back 1;
     a_library_is_loaded: "loads" takes 1 and hands back 0;
 }
 

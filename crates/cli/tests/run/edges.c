@@ -275,10 +275,81 @@ static void file_size_refused(void)
     use(memory);
 }
 
+#define POPULATE_READ 22
+#define POPULATE_WRITE 23
+
+static void populated(const char *what, void *start, size_t bytes)
+{
+    for (int how = POPULATE_READ; how <= POPULATE_WRITE; how++) {
+        int answer = madvise(start, bytes, how);
+        printf("%s %d: %d %s\n", what, how, answer, answer < 0 ? strerror(errno) : "");
+    }
+}
+
+/* Parts of one mapping that different servers have, and that nobody has. */
+static void populate(void)
+{
+    use(memory);
+    populated("all", memory, BYTES);
+    mlock(memory + BYTES / 2, PAGE);
+    populated("a part is locked", memory, BYTES);
+    mprotect(memory + BYTES / 4, PAGE, PROT_READ);
+    populated("a part is read-only", memory, BYTES);
+    populated("up to it", memory, BYTES / 4);
+    populated("from it on", memory + BYTES / 4, PAGE * 2);
+    mprotect(memory + BYTES / 8, PAGE, PROT_NONE);
+    populated("a part is protected", memory, BYTES);
+    munmap(memory + BYTES / 16, PAGE);
+    populated("a part is unmapped", memory, BYTES);
+    populated("behind it", memory + BYTES / 16 + PAGE, PAGE);
+    populated("not a page", memory + 1, PAGE);
+    populated("nothing", memory, 0);
+    populated("all addresses", memory, -PAGE);
+}
+
+static volatile int is_populating, has_begun, changed;
+
+static void *maps_beside(void *until)
+{
+    while (*(volatile int *)until == 0) {
+        /* It has begun: its first page is in memory. */
+        unsigned char there = 0;
+        if (is_populating && !has_begun)
+            has_begun = mincore(memory, PAGE, &there) == 0 && there & 1;
+        void *more = mmap(NULL, 2 << 20, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        munmap(more, 2 << 20);
+        if (is_populating && has_begun)
+            changed++;
+    }
+    return NULL;
+}
+
+/* Other threads map while one waits for a populate: once of many times, at least, many times. */
+static void populate_beside(void)
+{
+    enum { TIMES = 50, MANY = 20 };
+    int until = 0, most = 0;
+    pthread_t thread;
+    use(memory);
+    pthread_create(&thread, NULL, maps_beside, &until);
+    for (int i = 0; i < TIMES && most < MANY; i++) {
+        madvise(memory, BYTES, MADV_DONTNEED);
+        changed = 0, has_begun = 0, is_populating = 1;
+        int answer = madvise(memory, BYTES, POPULATE_WRITE);
+        is_populating = 0;
+        most = changed > most ? changed : most;
+        if (answer < 0)
+            printf("populate: %s\n", strerror(errno));
+    }
+    until = 1;
+    pthread_join(thread, NULL);
+    printf("many %d\n", most >= MANY);
+}
+
 static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"lists", lists}, {"names", names}, {"vectors", vectors}, {"messages", messages}, {"rings", rings}, {"file-size", file_size},
     {"file-size-of-a-child", file_size_of_a_child}, {"file-size-of-a-thread", file_size_of_a_thread},
-    {"file-size-refused", file_size_refused},
+    {"file-size-refused", file_size_refused}, {"populate", populate}, {"populate-beside", populate_beside},
 };
 
 int main(int count, char **arguments)

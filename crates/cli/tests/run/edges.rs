@@ -78,6 +78,16 @@ fn many_messages_come_in_time() {
     same("messages");
 }
 
+#[test]
+fn parts_of_several_servers_are_populated() {
+    same("populate");
+}
+
+#[test]
+fn others_map_while_a_thread_populates() {
+    same("populate-beside");
+}
+
 /// A ring's requests are served by messages. By signals they are not covered: EFAULT, and not bytes of something else.
 #[test]
 fn rings_say_that_memory_is_missing() {

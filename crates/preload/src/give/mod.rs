@@ -1,7 +1,9 @@
 //! Private memory that goes, or is handed over to the program, with its entries in the table.
 
+mod ahead;
 mod stack;
 
+pub use ahead::hand_over_ahead;
 pub use stack::leave_stack;
 
 use crate::leases::FileKey;

@@ -1,10 +1,11 @@
 //! mmap(2) and calls that change mappings. Those that move them are in `moving.rs`.
 
 use crate::decide::{self, Call};
+use crate::private::PrivateMapping;
 use crate::table::Table;
 use crate::{
-    call, change, commit, declined, give, inside, marked, options, private_calls, program, table,
-    take,
+    call, change, commit, declined, give, inside, marked, options, populate, private_calls,
+    program, table, take,
 };
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -260,6 +261,22 @@ fn on_range(
     }
 }
 
+/// Before a call for which private memory is handed over, where `is_wanted` says so.
+#[inline]
+fn ahead(
+    addr: *const c_void,
+    bytes: size_t,
+    is_wanted: impl Fn(&PrivateMapping, &Range<usize>) -> bool,
+) {
+    if marked::may_be_taken(addr as usize, bytes)
+        && let Some(range) = change::pages(addr, bytes)
+        && let Some(_inside) = inside::enter()
+    {
+        give::leave_stack();
+        give::hand_over_ahead(&range, is_wanted);
+    }
+}
+
 /// The answer of `ours`, and the errno if that is an error.
 #[cold]
 fn answer(
@@ -327,6 +344,9 @@ pub unsafe extern "C" fn munmap(addr: *mut c_void, bytes: size_t) -> c_int {
 /// As of the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(addr: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
+    ahead(addr, bytes, |mapping, part| {
+        private_calls::is_protected_by_kernel(mapping, part, protection)
+    });
     let mut taken = Ok(());
     let ours = |table: &mut Table, range: &Range<usize>| {
         taken = commit::before_protect(table, range, protection);
@@ -372,6 +392,7 @@ pub unsafe extern "C" fn pkey_mprotect(
         // SAFETY: the caller's promise.
         return unsafe { mprotect(addr, bytes, protection) };
     }
+    ahead(addr, bytes, |_, _| true);
     let args = [addr as usize, bytes, protection as usize, key as usize];
     on_range(
         addr,
@@ -387,6 +408,17 @@ pub unsafe extern "C" fn pkey_mprotect(
 /// As of the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(addr: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
+    let waits = matches!(advice, libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE);
+    if waits
+        && marked::may_be_taken(addr as usize, bytes)
+        && !inside::is_inside()
+        && let Some(range) = change::pages(addr, bytes)
+    {
+        return populate::populate(&range, advice);
+    }
+    if private_calls::is_advised_by_kernel(advice) {
+        ahead(addr, bytes, |_, _| true);
+    }
     let ours = |table: &mut Table, range: &Range<usize>| {
         table.advise_reserved(range, advice);
         match table.private.is_over(range) {
@@ -424,6 +456,7 @@ pub unsafe extern "C" fn posix_madvise(addr: *mut c_void, bytes: size_t, advice:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
     let (start, bytes) = whole_pages(addr, bytes);
+    ahead(start, bytes, |_, _| true);
     on_range(
         start,
         bytes,
@@ -439,6 +472,7 @@ pub unsafe extern "C" fn mlock(addr: *const c_void, bytes: size_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(addr: *const c_void, bytes: size_t, flags: c_int) -> c_int {
     let (start, bytes) = whole_pages(addr, bytes);
+    ahead(start, bytes, |_, _| true);
     let args = [start as usize, bytes, flags as usize, 0];
     let number = libc::SYS_mlock2;
     let ours = |table: &mut Table, range: &Range<usize>| {

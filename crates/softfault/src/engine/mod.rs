@@ -22,9 +22,12 @@ pub(crate) use workers::Answer;
 
 use crate::error::{self, FaultError};
 use crate::generation::PerProcess;
+use crate::reached::AccessPath;
 use crate::{environment, faults, fork, signal};
+use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::NodeError;
+use softfault_engine::fault;
 use std::fs::File;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -104,6 +107,17 @@ impl Engine {
         }
         let _masked = signal::masked();
         self.inner.files.truncate(file, bytes)
+    }
+
+    /// Brings the pages of some addresses of maps in, as reads of each would, or writes: for `softfault run`, which waits with no map in
+    /// its hands, so that others can change them. Where there is none any more the range is out of the map.
+    #[doc(hidden)]
+    pub fn populate(&self, addresses: Range<usize>, write: bool) -> Result<(), FaultError> {
+        faults::get_in_front();
+        let managed = self.inner.managed().ok_or(FaultError::OutOfRange)?;
+        AccessPath::ByLoads.each_attempt(addresses, |rest, interrupt| {
+            fault::populate(&managed.space, rest, write, interrupt)
+        })
     }
 
     /// Closes the files that have no map any more, and drops their pages.
