@@ -280,7 +280,13 @@ fn grow(
     let grown = unsafe { mapping.map.remap(new, options) };
     let room = mapping.map.room().filter(|_| grown.is_ok());
     if let Some(room) = room {
-        crate::marked::mark(&before, false);
+        // The marks of what stays are never cleared in between: others look at them meanwhile.
+        crate::marked::mark(&room, true);
+        let mut left = Ranges::of(before.clone());
+        left.remove(&room);
+        for part in left.within(&before) {
+            crate::marked::mark(&part, false);
+        }
         // The memory behind it is taken with it.
         mapping.room = room.clone();
         let live = room.start..room.start + new;

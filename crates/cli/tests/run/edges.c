@@ -346,10 +346,54 @@ static void populate_beside(void)
     printf("many %d\n", most >= MANY);
 }
 
+static unsigned char *growing;
+static volatile int is_growing;
+
+/* Messages into pages that are not in memory; how many are lost. */
+static void *receives_beside(void *unused)
+{
+    enum { PAGES = 512 };
+    unsigned char *pages = growing + BYTES / 4;
+    long lost = 0;
+    for (long i = 0; is_growing; i++) {
+        unsigned char *place = pages + i % PAGES * PAGE;
+        if (i % PAGES == 0)
+            madvise(pages, PAGES * PAGE, MADV_PAGEOUT);
+        send(ends_of[1], "message", 7, 0);
+        lost += recv(ends_of[0], place, 7, MSG_DONTWAIT) != 7 || memcmp(place, "message", 7) != 0;
+    }
+    return (void *)lost;
+}
+
+/* Mappings that become longer where they are, beside a thread that uses them. */
+static void grows(void)
+{
+    enum { TIMES = 8 };
+    long all = 0;
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, ends_of);
+    for (int i = 0; i < TIMES; i++) {
+        size_t bytes = BYTES / 2;
+        void *lost;
+        pthread_t thread;
+        growing = mmap(NULL, bytes, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        growing = mremap(growing, bytes, bytes + PAGE, MREMAP_MAYMOVE);
+        is_growing = 1;
+        pthread_create(&thread, NULL, receives_beside, NULL);
+        for (bytes += PAGE; bytes < BYTES; bytes += PAGE)
+            if (mremap(growing, bytes, bytes + PAGE, 0) == MAP_FAILED)
+                break;
+        is_growing = 0;
+        pthread_join(thread, &lost);
+        all += (long)lost;
+        munmap(growing, bytes);
+    }
+    printf("lost %ld\n", all);
+}
+
 static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"lists", lists}, {"names", names}, {"vectors", vectors}, {"messages", messages}, {"rings", rings}, {"file-size", file_size},
     {"file-size-of-a-child", file_size_of_a_child}, {"file-size-of-a-thread", file_size_of_a_thread},
-    {"file-size-refused", file_size_refused}, {"populate", populate}, {"populate-beside", populate_beside},
+    {"grows", grows}, {"file-size-refused", file_size_refused}, {"populate", populate}, {"populate-beside", populate_beside},
 };
 
 int main(int count, char **arguments)

@@ -88,6 +88,11 @@ fn others_map_while_a_thread_populates() {
     same("populate-beside");
 }
 
+#[test]
+fn a_mapping_that_grows_where_it_is_stays_taken() {
+    same("grows");
+}
+
 /// A ring's requests are served by messages. By signals they are not covered: EFAULT, and not bytes of something else.
 #[test]
 fn rings_say_that_memory_is_missing() {
