@@ -328,10 +328,13 @@ impl Divider {
             }
         } else if share > due && (are_short || shares > memory) {
             now = Some(due.next_multiple_of(PAGE_BYTES));
+        } else if share != stats.memory_bytes {
+            // The page was locked when the engine could not have it.
+            now = Some(share);
         }
         let share = member.share.load(Relaxed);
         Some(Found {
-            now: now.filter(|&bytes| bytes != stats.memory_bytes),
+            now: now.filter(|&bytes| bytes != stats.memory_bytes || bytes != share),
             is_tight: is_short && share < due.min(memory) || are_short || shares > memory,
             is_alone,
             has_all: share >= memory,
@@ -363,7 +366,7 @@ impl Divider {
 
     /// The share is less from now on.
     fn give(&self, bytes: u64) {
-        // If a process that does not go on has the page locked, the next look gives it.
+        // If a process that does not go on has the page locked, the next look finds another share than the engine has.
         let Some(locked) = self.seat.page.lock() else {
             return;
         };
