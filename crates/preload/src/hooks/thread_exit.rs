@@ -5,6 +5,7 @@
 //! our destructors are noted here, under a key of the thread's.
 
 use super::next::Next;
+use crate::inside;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,6 +60,8 @@ fn key() -> Option<libc::pthread_key_t> {
 
 /// At the end of a thread. Values noted meanwhile the C library hands to another call.
 unsafe extern "C" fn end(notes: *mut c_void) {
+    // The heap is this library's: a handler that maps would wait for the lock that its own thread has.
+    let _inside = inside::enter();
     let mut notes = notes.cast::<ExitWork>();
     while !notes.is_null() {
         // SAFETY: boxed below, and taken out once.
@@ -91,6 +94,8 @@ pub unsafe extern "C" fn __cxa_thread_atexit_impl(
     }
     // Without a key the value stays.
     if let Some(key) = key() {
+        // As above.
+        let _inside = inside::enter();
         // SAFETY: the key is there; its values are notes of this thread.
         unsafe {
             let before = libc::pthread_getspecific(key).cast();
