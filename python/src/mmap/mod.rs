@@ -5,6 +5,7 @@
 //! | `open` | the arguments, and the memory that they ask for |
 //! | `items` | `m[i]`, `m[i:j]`, iteration |
 //! | `stream` | methods of a file: `read`, `seek`, `write` |
+//! | `position` | where those read and write, while other threads do |
 //! | `search` | `find` and `rfind` |
 //! | `change` | `resize`, `move`, `flush`, `madvise` |
 //! | `waits` | methods beyond the standard library's: many ranges at once, system calls, pages that stay |
@@ -12,6 +13,7 @@
 mod change;
 mod items;
 mod open;
+mod position;
 mod search;
 mod stream;
 mod waits;
@@ -24,6 +26,7 @@ use crate::maps;
 use crate::memory::{Memory, STEP};
 use core::ffi::c_int;
 use open::{Access, Arguments, Opened};
+use position::Position;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -58,7 +61,7 @@ struct State {
     /// The file, for its size.
     file: Option<Arc<File>>,
     /// Where it is read and written as a file.
-    position: usize,
+    position: Position,
     /// Buffers that others have of it.
     exports: usize,
     /// The process in which a thread resizes it, or 0: other threads begin no call meanwhile. A child of fork does not have that
@@ -76,6 +79,13 @@ impl State {
     fn is_closed(&self) -> bool {
         self.memory.is_none() && !self.is_resized()
     }
+
+    /// The memory, if the map is open.
+    fn held(&self) -> PyResult<Held> {
+        let memory = self.memory.clone();
+        let memory = memory.ok_or_else(|| PyValueError::new_err("mmap closed or invalid"))?;
+        Ok(memory.into())
+    }
 }
 
 impl Mmap {
@@ -86,9 +96,7 @@ impl Mmap {
     /// The memory, if the map is open. While another thread resizes the map, this waits for it.
     fn memory(&self) -> PyResult<Held> {
         let state = self.once(|state| !state.is_resized())?;
-        let memory = state.memory.clone();
-        let memory = memory.ok_or_else(|| PyValueError::new_err("mmap closed or invalid"))?;
-        Ok(memory.into())
+        state.held()
     }
 
     /// The state, once something is true of it that another thread brings about. Others run meanwhile.
@@ -196,7 +204,7 @@ impl Mmap {
             state: Mutex::new(State {
                 memory: Some(memory),
                 file: file.filter(|_| trackfd).map(Arc::new),
-                position: 0,
+                position: Position::start(),
                 exports: 0,
                 resized_in: 0,
             }),
@@ -255,7 +263,7 @@ impl Mmap {
                 "<{name} closed=False, access={}, length={}, pos={}, offset={}>",
                 map.access.name(),
                 memory.len(),
-                state.position,
+                state.position.at(),
                 map.offset
             ),
         })

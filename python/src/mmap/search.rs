@@ -17,7 +17,7 @@ impl Mmap {
             Ok(at) => at.min(len),
             Err(_) => len.saturating_sub(at.unsigned_abs()),
         };
-        let start = start.map_or_else(|| self.state().position.min(len), clamp);
+        let start = start.map_or_else(|| self.state().position.at().min(len), clamp);
         start..end.map_or(len, clamp)
     }
 

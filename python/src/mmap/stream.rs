@@ -15,16 +15,6 @@ const LINE: usize = 4 << 10;
 /// The most of a step.
 const MOST: usize = 256 << 10;
 
-impl Mmap {
-    fn position(&self) -> usize {
-        self.state().position
-    }
-
-    fn go_to(&self, position: usize) {
-        self.state().position = position;
-    }
-}
-
 /// Where the line that is at `start` ends, behind its end of line if it has one.
 fn line_end(memory: &Memory, start: usize) -> Result<usize, softfault::FaultError> {
     let (mut at, mut step) = (start, LINE);
@@ -47,28 +37,24 @@ impl Mmap {
     /// The position of the next read or write.
     fn tell(&self) -> PyResult<usize> {
         self.memory()?;
-        Ok(self.position())
+        Ok(self.state().position.at())
     }
 
     /// Moves the position to a byte, counted from the start, from the position (whence 1), or from the end (whence 2). Returns the
     /// new position.
     #[pyo3(signature = (pos, whence=0, /))]
     fn seek(&self, pos: isize, whence: i32) -> PyResult<usize> {
-        let memory = self.memory()?;
-        let from = match whence {
-            0 => 0,
-            1 => self.position(),
-            2 => memory.len(),
-            _ => return Err(PyValueError::new_err("unknown seek type")),
-        };
-        let to = from.checked_add_signed(pos);
-        match to.filter(|&to| to <= memory.len()) {
-            Some(to) => {
-                self.go_to(to);
-                Ok(to)
-            }
-            None => Err(PyValueError::new_err("seek out of range")),
-        }
+        self.move_position(|memory, position| {
+            let from = match whence {
+                0 => 0,
+                1 => position,
+                2 => memory.len(),
+                _ => return Err(PyValueError::new_err("unknown seek type")),
+            };
+            let to = from.checked_add_signed(pos);
+            let to = to.filter(|&to| to <= memory.len());
+            to.ok_or_else(|| PyValueError::new_err("seek out of range"))
+        })
     }
 
     /// True: a map has a position.
@@ -79,12 +65,12 @@ impl Mmap {
     /// Reads the next `n` bytes, or all bytes up to the end.
     #[pyo3(signature = (n=None, /))]
     fn read<'py>(&self, py: Python<'py>, n: Option<isize>) -> PyResult<Bound<'py, PyBytes>> {
-        let memory = self.memory()?;
-        let at = self.position();
-        let rest = memory.len().saturating_sub(at);
-        let len = n.map_or(rest, |n| usize::try_from(n).map_or(rest, |n| n.min(rest)));
-        let bytes = items::bytes(py, &memory, at, len)?;
-        self.go_to(at + len);
+        let taken = self.reserve(|memory, at| {
+            let rest = memory.len().saturating_sub(at);
+            Ok(n.map_or(rest, |n| usize::try_from(n).map_or(rest, |n| n.min(rest))))
+        })?;
+        let bytes = items::bytes(py, &taken.memory, taken.part.start, taken.part.len())?;
+        taken.used();
         Ok(bytes)
     }
 
@@ -92,42 +78,44 @@ impl Mmap {
     #[pyo3(signature = (buffer, /))]
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let lent = Lent::to_write(buffer)?;
-        let memory = self.memory()?;
-        let at = self.position();
         let (into, room) = lent.place();
-        let len = room.min(memory.len().saturating_sub(at));
-        let own = memory.start()..memory.start() + memory.len();
-        if into < own.end && own.start < into + len {
-            let text = "the buffer is a part of the map itself: use another buffer";
-            return Err(PyValueError::new_err(text));
-        }
+        let taken = self.reserve(|memory, at| {
+            let len = room.min(memory.len().saturating_sub(at));
+            let own = memory.start()..memory.start() + memory.len();
+            if into < own.end && own.start < into + len {
+                let text = "the buffer is a part of the map itself: use another buffer";
+                return Err(PyValueError::new_err(text));
+            }
+            Ok(len)
+        })?;
+        let (memory, at) = (&*taken.memory, taken.part.start);
+        let len = taken.part.len();
         // SAFETY: the buffer is lent to be written to, and is not of this map.
         let copied = py.detach(|| unsafe { memory.copy_out(at, (into, len)) });
         let copied = copied.map_err(of_page)?;
-        self.go_to(at + copied);
+        taken.used();
         Ok(copied)
     }
 
     /// The next byte, as a number.
     fn read_byte(&self, py: Python<'_>) -> PyResult<u8> {
-        let memory = self.memory()?;
-        let at = self.position();
-        if at >= memory.len() {
-            return Err(PyValueError::new_err("read byte out of range"));
-        }
-        let byte = items::byte(py, &memory, at)?;
-        self.go_to(at + 1);
+        let taken = self.reserve(|memory, at| match at < memory.len() {
+            true => Ok(1),
+            false => Err(PyValueError::new_err("read byte out of range")),
+        })?;
+        let byte = items::byte(py, &taken.memory, taken.part.start)?;
+        taken.used();
         Ok(byte)
     }
 
     /// The next line, with its end.
     fn readline<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let memory = self.memory()?;
-        let at = self.position();
-        let end = py.detach(|| line_end(&memory, at)).map_err(of_page)?;
-        let line = items::bytes(py, &memory, at, end - at)?;
-        self.go_to(end);
-        Ok(line)
+        let line = self.line()?;
+        let (memory, start) = (&*line.memory, line.start);
+        let end = py.detach(|| line_end(memory, start)).map_err(of_page)?;
+        let bytes = items::bytes(py, memory, start, end - start)?;
+        line.ends(end);
+        Ok(bytes)
     }
 
     /// Writes all of the bytes; returns their number.
@@ -135,27 +123,26 @@ impl Mmap {
     fn write(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.writable()?;
         let lent = Lent::to_read(bytes)?;
-        let memory = self.writable()?;
         let (_, len) = lent.place();
-        let at = self.position();
-        if at > memory.len() || memory.len() - at < len {
-            return Err(PyValueError::new_err("data out of range"));
-        }
-        self.copy_in(py, &memory, at, &lent)?;
-        self.go_to(at + len);
+        let taken = self.reserve(|memory, at| match memory.len().checked_sub(at) {
+            Some(rest) if len <= rest => Ok(len),
+            _ => Err(PyValueError::new_err("data out of range")),
+        })?;
+        self.copy_in(py, &taken.memory, taken.part.start, &lent)?;
+        taken.used();
         Ok(len)
     }
 
     /// Writes one byte.
     #[pyo3(signature = (byte, /))]
     fn write_byte(&self, py: Python<'_>, byte: u8) -> PyResult<()> {
-        let memory = self.writable()?;
-        let at = self.position();
-        if at >= memory.len() {
-            return Err(PyValueError::new_err("write byte out of range"));
-        }
-        items::set_byte(py, &memory, at, byte)?;
-        self.go_to(at + 1);
+        self.writable()?;
+        let taken = self.reserve(|memory, at| match at < memory.len() {
+            true => Ok(1),
+            false => Err(PyValueError::new_err("write byte out of range")),
+        })?;
+        items::set_byte(py, &taken.memory, taken.part.start, byte)?;
+        taken.used();
         Ok(())
     }
 
