@@ -15,8 +15,13 @@ pub enum Sink {
 
 /// Writes `text` to stdout; a reader that went away has seen enough.
 pub fn print(text: &str) -> Result<(), Error> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same of bytes, which need not be UTF-8.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(cannot_write(Path::new("stdout"), &e)),
         _ => Ok(()),
     }

@@ -9,6 +9,7 @@ use clap::Args;
 use sha2::{Digest, Sha256};
 use softfault::{Advice, Engine, Mmap, Reads, Stats};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -58,9 +59,25 @@ pub fn run(args: &SumArgs) -> Result<(), Error> {
             Err(e) => return Err(fail(&e)),
         }
     };
-    output::print(&format!("{sum}  {name}\n"))?;
+    output::print_bytes(&line(&sum, args.file.as_os_str().as_bytes()))?;
     eprintln!("{took}");
     Ok(())
+}
+
+/// A line as sha256sum prints it, and `sha256sum -c` reads it: the name's bytes. Where the name would end the line, it is escaped,
+/// and a backslash in front of the sum says so.
+fn line(sum: &str, name: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(name.len());
+    for &byte in name {
+        match byte {
+            b'\\' => escaped.extend(br"\\"),
+            b'\n' => escaped.extend(br"\n"),
+            b'\r' => escaped.extend(br"\r"),
+            byte => escaped.push(byte),
+        }
+    }
+    let mark: &[u8] = if escaped == name { b"" } else { br"\" };
+    [mark, sum.as_bytes(), b"  ", &escaped, b"\n"].concat()
 }
 
 /// True if the error is about the kind of file, and not about this one.

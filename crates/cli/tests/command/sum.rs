@@ -2,9 +2,11 @@
 
 use super::{directory, finish, refused, softfault};
 use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
-use std::process::Stdio;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
 
 fn sum(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
@@ -78,4 +80,35 @@ fn the_standard_input_is_a_dash() {
     let (code, out, err) = finish(softfault(&["sum", "-"]).stdin(input));
     assert_eq!(code, 0, "{err}");
     assert_eq!(out, format!("{}  -\n", sum(b"some bytes")));
+}
+
+/// Failed before: a newline made two lines of one, and a byte that is not UTF-8 became three.
+#[test]
+fn odd_names_are_as_of_sha256sum() {
+    let dir = directory();
+    std::fs::write(dir.path().join("file"), "some bytes").unwrap();
+    let sum = sum(b"some bytes");
+    let names: [(&[u8], String, &[u8]); 6] = [
+        (b"plain name", sum.clone(), b"plain name"),
+        (b"bad\xff\xfename", sum.clone(), b"bad\xff\xfename"),
+        (b"two\nlines", format!("\\{sum}"), br"two\nlines"),
+        (b"to the\rstart", format!("\\{sum}"), br"to the\rstart"),
+        (br"back\slash", format!("\\{sum}"), br"back\\slash"),
+        (b"\\n\n\xff", format!("\\{sum}"), b"\\\\n\\n\xff"),
+    ];
+    let mut all = Vec::new();
+    for (name, first, shown) in &names {
+        let name = OsStr::from_bytes(name);
+        std::fs::copy(dir.path().join("file"), dir.path().join(name)).unwrap();
+        let mut command = softfault(&["sum"]);
+        let done = command.arg(name).current_dir(dir.path()).output().unwrap();
+        assert!(done.status.success(), "{name:?}");
+        let expected = [first.as_bytes(), b"  ", shown, b"\n"].concat();
+        assert_eq!(done.stdout, expected, "{name:?}");
+        all.extend(done.stdout);
+    }
+    std::fs::write(dir.path().join("sums"), all).unwrap();
+    let mut check = Command::new("sha256sum");
+    let check = check.args(["--check", "--strict", "--quiet", "sums"]);
+    assert!(check.current_dir(dir.path()).status().unwrap().success());
 }
