@@ -23,10 +23,10 @@ use crate::{doctor, size};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 pub use manual::{Section, sections};
-use program::Program;
+use program::{Program, SHELL};
 use softfault::Reads;
 use std::env::{remove_var, set_var, var_os};
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -292,17 +292,28 @@ fn become_program(program: &Program, arguments: &[OsString]) -> Result<(), Error
     };
     let path = c_string(program.path().as_os_str().to_owned())?;
     let arguments: Result<Vec<_>, _> = arguments.iter().cloned().map(c_string).collect();
-    let arguments = arguments?;
-    let mut pointers: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
-    pointers.push(std::ptr::null());
+    let mut arguments = arguments?;
     signals::as_we_got_them();
-    // SAFETY: strings that end in zero, in a list that ends in null.
-    unsafe { libc::execv(path.as_ptr(), pointers.as_ptr()) };
-    let why = io::Error::last_os_error();
+    let mut why = execute(&path, &arguments);
+    if why.raw_os_error() == Some(libc::ENOEXEC) {
+        // A script without `#!`: /bin/sh runs it, as execvp(3) has it.
+        Program::shell().can_be_preloaded()?;
+        arguments.splice(..1, [SHELL.to_owned(), path]);
+        why = execute(SHELL, &arguments);
+    }
     let text = format!("{}: {why}", program.path().display());
     Err(match why.kind() {
         // The interpreter of a script, or the loader.
         io::ErrorKind::NotFound => not_begun::not_found(text),
         _ => not_begun::cannot_run(text),
     })
+}
+
+/// execv(3): returns only with an error.
+fn execute(path: &CStr, arguments: &[CString]) -> io::Error {
+    let mut pointers: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+    pointers.push(std::ptr::null());
+    // SAFETY: strings that end in zero, in a list that ends in null.
+    unsafe { libc::execv(path.as_ptr(), pointers.as_ptr()) };
+    io::Error::last_os_error()
 }

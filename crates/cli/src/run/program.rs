@@ -5,13 +5,16 @@ use super::not_begun::{cannot_run, not_found};
 use super::rights::why_careful;
 use crate::error::Error;
 use std::env::var_os;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// How often an interpreter may have one itself.
 const MOST_INTERPRETERS: usize = 4;
+
+/// It runs scripts that name no interpreter.
+pub const SHELL: &CStr = c"/bin/sh";
 
 /// A program that is to be run.
 pub struct Program(PathBuf);
@@ -44,6 +47,11 @@ impl Program {
                 "{shown}: there is no such program in PATH"
             ))),
         }
+    }
+
+    /// The one that runs scripts which name no interpreter.
+    pub fn shell() -> Self {
+        Self(OsStr::from_bytes(SHELL.to_bytes()).into())
     }
 
     /// Where it is.

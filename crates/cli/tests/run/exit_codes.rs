@@ -5,6 +5,7 @@ use crate::elsewhere::{Elsewhere, is_root};
 use crate::filter::{KILL, REFUSE, closed};
 use crate::{compile, directory, refuses, softfault_run, stats, unwritten};
 use softfault_skip::skipped;
+use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::ExitStatusExt;
@@ -68,6 +69,45 @@ fn a_program_that_is_not_executable() {
         .args(["--", "text"])
         .status();
     assert_eq!(run.unwrap().code(), Some(5));
+}
+
+/// Failed before: "Exec format error", and 126.
+#[test]
+fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
+    let directory = directory("no-interpreter");
+    let script = directory.join("script");
+    // The library is in the shell.
+    let text = r#"grep -q libsoftfault_preload /proc/$$/maps || exit 9
+echo "$0,$#,$1,$2"; exit 5"#;
+    executable(&script, text);
+    let shown = script.display().to_string();
+    for name in [shown.as_str(), "script"] {
+        let mut run = softfault_run();
+        let run = run.env("PATH", with_path(&directory));
+        let run = run.args(["--", name, "-x", "b c"]).output().unwrap();
+        let out = String::from_utf8_lossy(&run.stdout);
+        assert_eq!(run.status.code(), Some(5), "{run:?}");
+        assert_eq!(out, format!("{shown},2,-x,b c\n"));
+    }
+    executable(&script, "");
+    assert_eq!(
+        softfault_run()
+            .arg("--")
+            .arg(&script)
+            .status()
+            .unwrap()
+            .code(),
+        Some(0)
+    );
+}
+
+/// A directory, and behind it PATH's own.
+fn with_path(first: &Path) -> OsString {
+    let path = std::env::var_os("PATH").unwrap();
+    let places = [first.to_owned()]
+        .into_iter()
+        .chain(std::env::split_paths(&path));
+    std::env::join_paths(places).unwrap()
 }
 
 #[test]
