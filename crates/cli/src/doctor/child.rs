@@ -10,11 +10,24 @@ use std::io::{self, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+const REPORT: &str = "report it as a bug of softfault, with this table";
+
+/// How a child ended.
+enum End {
+    Signal(i32),
+    /// By itself. After a panic the code is 1.
+    Code(i32),
+}
+
 /// The result of `run`, in a child; the process has no other threads.
 pub fn try_in_child(run: impl FnOnce() -> Tried) -> Tried {
     match answer(run) {
         Ok(Ok(tried)) => tried,
-        Ok(Err(signal)) => killed(signal),
+        Ok(Err(End::Signal(signal))) => killed(signal),
+        Ok(Err(End::Code(code))) => Tried::missing(
+            format!("a process that tries it ends with code {code}, and without an answer"),
+            REPORT,
+        ),
         Err(e) => Tried::missing(
             format!("could not be tried: {e}"),
             "raise the limit on processes: ulimit -u unlimited",
@@ -25,7 +38,7 @@ pub fn try_in_child(run: impl FnOnce() -> Tried) -> Tried {
 fn killed(signal: i32) -> Tried {
     let mend = match signal {
         libc::SIGSYS => machine::open_call("the call that it tries"),
-        _ => "report it as a bug of softfault, with this table".to_owned(),
+        _ => REPORT.to_owned(),
     };
     Tried::missing(
         format!("a process that tries it is killed by signal {signal}"),
@@ -33,8 +46,8 @@ fn killed(signal: i32) -> Tried {
     )
 }
 
-/// The answer, or the signal that killed the child (0 if none did).
-fn answer(run: impl FnOnce() -> Tried) -> io::Result<Result<Tried, i32>> {
+/// The answer, or how the child ended if it gave none.
+fn answer(run: impl FnOnce() -> Tried) -> io::Result<Result<Tried, End>> {
     let (mut reading, writing) = pipe()?;
     // SAFETY: one thread, so no lock is held by another that the child would lack.
     let child = unsafe { libc::fork() };
@@ -50,9 +63,9 @@ fn answer(run: impl FnOnce() -> Tried) -> io::Result<Result<Tried, i32>> {
     drop(writing);
     let mut text = String::new();
     let read = reading.read_to_string(&mut text);
-    let signal = reap(child)?;
+    let end = reap(child)?;
     read?;
-    Ok(serde_json::from_str(&text).map_err(|_| signal))
+    Ok(serde_json::from_str(&text).map_err(|_| end))
 }
 
 fn pipe() -> io::Result<(File, File)> {
@@ -72,8 +85,8 @@ fn send(mut pipe: File, tried: &Tried) {
     let _ = pipe.write_all(&text);
 }
 
-/// Waits for the child: the signal that ended it, or 0.
-fn reap(child: libc::pid_t) -> io::Result<i32> {
+/// Waits for the child.
+fn reap(child: libc::pid_t) -> io::Result<End> {
     let mut status = 0;
     loop {
         // SAFETY: fills the number.
@@ -86,8 +99,8 @@ fn reap(child: libc::pid_t) -> io::Result<i32> {
         }
     }
     Ok(match libc::WIFSIGNALED(status) {
-        true => libc::WTERMSIG(status),
-        false => 0,
+        true => End::Signal(libc::WTERMSIG(status)),
+        false => End::Code(libc::WEXITSTATUS(status)),
     })
 }
 
@@ -118,5 +131,15 @@ mod tests {
         assert_eq!(tried.state, State::Missing);
         assert!(tried.found.contains("signal 31"), "{}", tried.found);
         assert!(tried.mend.unwrap().contains("seccomp"));
+    }
+
+    /// Failed before: the answer was that signal 0 had killed the process.
+    #[test]
+    fn a_panic_is_an_answer() {
+        let tried = try_in_child(|| panic!("expected by this test"));
+        assert_eq!(tried.state, State::Missing);
+        let expected = "a process that tries it ends with code 1, and without an answer";
+        assert_eq!(tried.found, expected);
+        assert_eq!(tried.mend.as_deref(), Some(REPORT));
     }
 }
