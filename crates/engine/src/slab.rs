@@ -114,6 +114,12 @@ impl<T: TypeStable> Slab<T> {
         }
     }
 
+    /// Makes the first slots before they are needed: `alloc` may come where the system maps no more memory. False if it
+    /// maps none now.
+    pub fn prepare(&self) -> bool {
+        self.max == 0 || self.make(0).is_some()
+    }
+
     /// Hands out a slot: its index. It holds the state that its last user left in it.
     /// None when `max` are in use, or the system has no memory.
     pub fn alloc(&self) -> Option<u32> {

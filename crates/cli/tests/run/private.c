@@ -134,6 +134,26 @@ static void pressure(void)
     printf("zeros again %zu\n", nonzero(words, LARGE));
 }
 
+/* The process has as many mappings as it may have when it touches what is in swap. */
+static void no_mappings(void)
+{
+    uint64_t *words = anon(ANON);
+    fill(words, ANON, 1);
+    FILE *limit = fopen("/proc/sys/vm/max_map_count", "r");
+    size_t most = 0;
+    printf("limit %d\n", fscanf(limit, "%zu", &most));
+    char *parts = map(2 * most * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+    for (size_t at = 0; at < most && mprotect(parts + 2 * at * PAGE, PAGE, PROT_READ) == 0; at++)
+        continue;
+    int protections[] = {PROT_READ, PROT_WRITE}, turn = 0;
+    while (mmap(NULL, PAGE, protections[turn++ & 1], MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+        continue;
+    printf("no more %s\n", strerror(errno));
+    check("in swap", words, ANON, 1);
+    fill(words, ANON, 2);
+    check("again", words, ANON, 2);
+}
+
 static void calls(void)
 {
     unsigned char *words = (unsigned char *)anon(ANON), *file = copy();
@@ -796,6 +816,7 @@ static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"pressure", pressure}, {"calls", calls}, {"receives", receives}, {"receives-others", receives_others}, {"forks", forks}, {"advise", advise}, {"unmap-parts", unmap_parts},
     {"protect", protect}, {"fixed-over", fixed_over}, {"move", move}, {"lock", lock}, {"threads", threads},
     {"change-under-writers", change_under_writers}, {"stacks", stacks}, {"written", written}, {"declined", declined},
+    {"no-mappings", no_mappings},
 };
 
 #include "run_case.h"

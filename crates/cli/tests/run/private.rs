@@ -133,6 +133,15 @@ fn four_budgets_of_memory_are_written_and_read_back() {
     }
 }
 
+/// Failed before: the first page that was read from swap needed a mapping of the engine's own, and was a SIGBUS.
+#[test]
+fn memory_comes_from_swap_where_the_process_can_map_no_more() {
+    let Some(private) = private() else { return };
+    for how in ways() {
+        private.runs("no-mappings", how, 1, 0);
+    }
+}
+
 #[test]
 fn children_go_on_with_their_parents_writes() {
     let Some(private) = private() else { return };

@@ -37,6 +37,22 @@ fn slots_agree_with_their_index() {
 }
 
 #[test]
+fn prepared_slots_need_no_memory_later() {
+    let slab = Slab::<Slot>::new(1_000);
+    assert!(slab.prepare());
+    let bytes = slab.bytes();
+    assert!(bytes > 0 && slab.is_empty());
+    for expected in 0..64 {
+        assert_eq!(slab.alloc(), Some(expected));
+        assert_eq!(slab.bytes(), bytes);
+    }
+    assert!(slab.prepare());
+    assert_eq!((slab.bytes(), slab.alloc()), (bytes, Some(64)));
+    assert!(slab.bytes() > bytes);
+    assert!(Slab::<Slot>::new(0).prepare());
+}
+
+#[test]
 fn slots_that_are_paid_for_are_found_wherever_they_were_freed() {
     let slab = Slab::<Slot>::new(100);
     for round in 0..20 {

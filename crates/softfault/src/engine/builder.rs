@@ -459,6 +459,8 @@ impl Builder {
         };
         let node = Node::new(budget, mmu, Arc::new(frames), clock, options);
         let node = node.map_err(error::budget)?;
+        // Without them faults make them, where the system lets them.
+        node.prepare_folios();
         node.enlist();
         exit_stats::made(&node);
         Ok(Managed {

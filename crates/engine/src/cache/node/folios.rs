@@ -90,6 +90,12 @@ fn spare_reserve(most: usize) -> u64 {
 }
 
 impl Node {
+    /// Makes the first folios before a fault needs one: that may come when the process can have no mapping more. Where
+    /// there are folios, a fault that gets no further ones evicts, and takes those. False if there is no memory for them.
+    pub fn prepare_folios(&self) -> bool {
+        self.folios.prepare()
+    }
+
     /// Folios that are not free, in the index or not.
     pub fn folios_in_use(&self) -> usize {
         self.folios.used()
