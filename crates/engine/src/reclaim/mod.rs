@@ -115,12 +115,15 @@ impl Node {
         }
         let freed = match need {
             Need::Pages(pages) => {
-                let enough = |_| self.budget.free() >= pages as u64;
+                // Others may take what this thread makes as fast as it does: then it looks again itself, and does not make room
+                // for all of them.
+                let enough = |made| made >= pages || self.budget.free() >= pages as u64;
                 self.evict_until(pages, in_hand, enough) > 0
             }
             // Another chunk, so that reads can go on in the one there is.
             Need::Frame if self.pool_may_grow() => {
-                self.evict_until(CHUNK_PAGES, in_hand, |_| self.has_room(need)) > 0
+                let enough = |made| made > CHUNK_PAGES || self.has_room(need);
+                self.evict_until(CHUNK_PAGES, in_hand, enough) > 0
             }
             Need::Frame => self.evict_read(|_| self.has_room(need)) > 0,
             Need::Folio => self.evict_until(0, in_hand, |_| self.has_room(need)) > 0,
