@@ -42,7 +42,7 @@ const CHUNK_BLOCKS: usize = CHUNK_PAGES / BLOCK_PAGES;
 const PARTS: usize = if sync::PROCESSORS < 16 {
     sync::PROCESSORS
 } else {
-    16
+    64
 };
 /// Chunks of a part, at least, if there are several. Few where the world has few processors, so that models see several parts.
 const PART_CHUNKS: usize = if sync::PROCESSORS < 8 { 1 } else { 8 };
@@ -330,10 +330,15 @@ impl Frames {
         used
     }
 
+    /// Pages charged. Cheaper than [`counts`](Self::counts), which looks at all parts.
+    pub fn present(&self) -> usize {
+        self.chunks.present.load(Relaxed) * CHUNK_PAGES
+    }
+
     /// How the pool is filled, about, while others take and give.
     pub fn counts(&self) -> FrameCounts {
         FrameCounts {
-            present: self.chunks.present.load(Relaxed) * CHUNK_PAGES,
+            present: self.present(),
             used: self.used(),
         }
     }

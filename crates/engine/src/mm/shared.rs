@@ -3,7 +3,7 @@
 //! A verb holds `mmap_lock` for write because it may change several VMAs and any node of the tree. Most maps and unmaps do
 //! not: they enter one VMA into a gap, or take one out, and no neighbour can merge with it. Such a verb shares `mmap_lock` with
 //! others of its kind ([`GroupLock`](crate::lock::group::GroupLock)), and takes only the leaf of the tree that has the start of its
-//! range ([`tree::leaf`](super::tree)):
+//! range, and where that leaf is full or would be empty nodes above it ([`tree::leaf`](super::tree)):
 //!
 //! ```text
 //!   map                                            unmap
@@ -20,7 +20,7 @@
 //!
 //! **Which ranges.** The backing is alone ([`VmOps::is_alone`](super::backing::VmOps::is_alone)): the range shows all of its pages,
 //! and no other VMA shows one. So no neighbour has the same backing, nothing merges, and no two unmaps meet in one page table.
-//! The range has to lie within the bounds of one leaf, where there is room, or another VMA that stays. All else goes by
+//! The range has to lie within the bounds of one leaf; and where a leaf goes, another has to stay beside it. All else goes by
 //! `mmap_lock` for write, and the verb says so by `None`.
 //!
 //! **Overlap.** m3 looks at the leaf, and at the last VMA of the leaf before, if all of this one are above. A VMA that reaches
@@ -38,7 +38,7 @@ use core::ops::Range;
 use super::mmap_lock::MmapSharedGuard;
 use super::space::{AddressSpace, MmError};
 use super::stale::Stale;
-use super::tree::{LockedLeaf, Walk};
+use super::tree::{LockedLeaf, NotYet, Spare, Walk};
 use super::vma::Attributes;
 use super::vma_lock::refcount;
 use crate::mmu::gather::MmuGather;
@@ -54,26 +54,52 @@ impl AddressSpace {
         let index = self.machine.vmas.alloc()?;
         let vma = self.machine.vmas.get(index);
         vma.init_shared(mmap, range.clone(), attributes.clone());
-        let leaf = self.tree.lock_leaf(range.start, &mut Walk::default());
-        let result = self.check_gap(&leaf, range);
-        if let Some(Ok(())) = result {
-            refcount::attach(vma);
-            leaf.insert(range.start, index);
-            return result;
+        let mut spare = Spare::default();
+        let result = self.enter_shared(range, index, &mut spare);
+        self.tree.give_back(&mut spare);
+        if !matches!(result, Some(Ok(()))) {
+            vma.clear_shared(mmap);
+            self.machine.vmas.free(index);
         }
-        drop(leaf);
-        vma.clear_shared(mmap);
-        self.machine.vmas.free(index);
         result
     }
 
-    /// Whether a range of this leaf is free, and its VMA has room there.
+    /// Enters a VMA into its leaf (m3 to m6), with spare nodes where that is full.
+    fn enter_shared(
+        &self,
+        range: &Range<usize>,
+        index: u32,
+        spare: &mut Spare,
+    ) -> Option<Result<(), MmError>> {
+        loop {
+            let mut leaf = self.tree.lock_leaf(range.start, &mut Walk::default());
+            if let Err(error) = self.check_gap(&leaf, range)? {
+                return Some(Err(error));
+            }
+            match leaf.make_room(spare) {
+                Ok(()) => {
+                    refcount::attach(self.machine.vmas.get(index));
+                    leaf.insert(range.start, index, spare);
+                    return Some(Ok(()));
+                }
+                Err(NotYet::Nodes(count)) => {
+                    // Others do not wait for memory.
+                    drop(leaf);
+                    self.tree.fill(spare, count).ok()?;
+                }
+                Err(NotYet::Moved) => {}
+                Err(NotYet::Alone) => return None,
+            }
+        }
+    }
+
+    /// Whether a range of this leaf is free.
     fn check_gap(
         &self,
         leaf: &LockedLeaf<'_>,
         range: &Range<usize>,
     ) -> Option<Result<(), MmError>> {
-        if leaf.upper.is_some_and(|upper| range.end > upper) || !leaf.has_room() {
+        if leaf.upper.is_some_and(|upper| range.end > upper) {
             return None;
         }
         if leaf
@@ -102,20 +128,24 @@ impl AddressSpace {
         range: &Range<usize>,
         removed: &mut impl FnMut(Range<usize>, Attributes),
     ) -> Option<()> {
-        let leaf = self.tree.lock_leaf(range.start, &mut Walk::default());
-        let entry = leaf
-            .floor(range.start)
-            .filter(|entry| entry.start == range.start)?;
+        let (leaf, entry) = loop {
+            let mut leaf = self.tree.lock_leaf(range.start, &mut Walk::default());
+            let entry = leaf
+                .floor(range.start)
+                .filter(|entry| entry.start == range.start)?;
+            let vma = self.vma(entry);
+            if vma.range() != *range || vma.is_frozen() || !vma.is_alone(&leaf, mmap) {
+                return None;
+            }
+            match leaf.make_way() {
+                Ok(()) => break (leaf, entry),
+                Err(NotYet::Moved) => {}
+                Err(_) => return None,
+            }
+        };
         let vma = self.vma(entry);
-        if vma.range() != *range || vma.is_frozen() || !leaf.can_lose_one() {
-            return None;
-        }
-        if !vma.is_alone(&leaf, mmap) {
-            return None;
-        }
         let readers = refcount::keep_readers_out(vma);
         leaf.remove(range.start);
-        drop(leaf);
         refcount::detach_when_read(vma, mmap.mmap_lock(), readers);
         let attributes = vma.clear_shared(mmap);
         self.machine.vmas.free(entry.vma);

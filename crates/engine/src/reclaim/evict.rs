@@ -177,7 +177,7 @@ impl Node {
         let (mut ranges, mut tables) = (0, 0);
         let mut charged = 0;
         // Counted once for the batch, since all processors add to these counters.
-        let (mut evicted, mut dropped) = (0, 0);
+        let (mut evicted, mut dropped, mut freed) = (0, 0, 0);
         for place in 0..count {
             let folio = self.folios.get(batch.folios[place]);
             let (range, pages) = (folio.range(), folio.pages());
@@ -241,8 +241,9 @@ impl Node {
             // cache may be gone afterwards: only the folio kept it.
             cache.remove(folio);
             folio.unlock();
-            self.put(folio);
+            freed += usize::from(self.put_uncounted(folio));
         }
+        self.count_put(freed);
         self.stats.evicted.add(evicted as u64);
         self.stats.readahead_dropped.add(dropped as u64);
         self.budget.uncharge(charged as u64);

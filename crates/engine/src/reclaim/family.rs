@@ -11,7 +11,7 @@ use sync::Arc;
 
 impl Member for Node {
     fn held(&self) -> usize {
-        self.lru.lists.mapped_pages() + self.frames.counts().present + self.anonymous_pages()
+        self.lru.lists.mapped_pages() + self.frames.present() + self.anonymous_pages()
     }
 
     fn give(&self, pages: usize) -> usize {

@@ -151,7 +151,7 @@ impl Node {
     }
 
     fn pool_may_grow(&self) -> bool {
-        self.frames.counts().present + CHUNK_PAGES <= self.demand_frames()
+        self.frames.present() + CHUNK_PAGES <= self.demand_frames()
     }
 
     /// Evicts in the order of the header until there is `enough`; returns how

@@ -55,9 +55,11 @@ impl Folios {
         }
     }
 
-    fn give_back(&self, folio: &Folio) {
-        self.slab.free(folio.id());
-        self.used.fetch_sub(1, Ordering::Relaxed);
+    /// So many are free, and count no more.
+    fn count_out(&self, count: usize) {
+        if count > 0 {
+            self.used.fetch_sub(count, Ordering::Relaxed);
+        }
     }
 }
 
@@ -231,12 +233,25 @@ impl Node {
 
     /// Drops a reference; the last one frees a folio that left the index.
     pub(crate) fn put(&self, folio: &Folio) {
+        let freed = self.put_uncounted(folio);
+        self.count_put(usize::from(freed));
+    }
+
+    /// The same for a caller that gives many up, and calls [`count_put`](Self::count_put) for all that were the last reference. True
+    /// for those. Until then there are fewer folios to be had than are free.
+    pub(crate) fn put_uncounted(&self, folio: &Folio) -> bool {
         // AcqRel: all that others did with the folio comes before its reuse.
         let refs = folio.refs.fetch_sub(1, Ordering::AcqRel);
         assert!(refs > 0, "folio reference count");
         if refs == 1 {
             debug_assert!(folio.is(flag::DEAD));
-            self.folios.give_back(folio);
+            self.folios.slab.free(folio.id());
         }
+        refs == 1
+    }
+
+    /// Counts folios whose last reference was put.
+    pub(crate) fn count_put(&self, count: usize) {
+        self.folios.count_out(count);
     }
 }

@@ -70,7 +70,7 @@ impl Size {
 
 /// Pages charged for chunks of frames, but for the first, which is `fixed`.
 fn frame_charges(frames: &Frames) -> u64 {
-    let chunks = frames.counts().present / CHUNK_PAGES;
+    let chunks = frames.present() / CHUNK_PAGES;
     (chunks.saturating_sub(1) * (CHUNK_PAGES + 1)) as u64
 }
 

@@ -171,7 +171,7 @@ impl<'a> ReadBatch<'a> {
             Some(folio) => Ok(folio),
             None => node.alloc_folio(cache, range.start, pages, frames),
         };
-        if folio.is_err() && node.frames.counts().present < self.share {
+        if folio.is_err() && node.frames.present() < self.share {
             // Memory is full of mapped pages: read-ahead gets its share.
             node.make_room_with_folios(Need::Pages(node.growth_of_spare(self.frames)));
             folio = node.alloc_folio(cache, range.start, pages, frames);
@@ -196,7 +196,7 @@ impl<'a> ReadBatch<'a> {
                 match node.frames_in_a_run(pages, self.frames) {
                     Some(first) => (frame, left) = (first, pages),
                     // Longer ones are not to be had until the pool has grown.
-                    None => (most, present) = (pages / 2, node.frames.counts().present),
+                    None => (most, present) = (pages / 2, node.frames.present()),
                 }
             }
             let page = next..next + PAGE_SIZE;
@@ -217,7 +217,7 @@ impl<'a> ReadBatch<'a> {
                 return false;
             }
             next += PAGE_SIZE;
-            if most <= 1 && node.frames.counts().present > present {
+            if most <= 1 && node.frames.present() > present {
                 most = BLOCK_PAGES;
             }
         }
@@ -289,7 +289,7 @@ impl<'a> ReadBatch<'a> {
             node.alloc_folio(cache, range.start, BLOCK_PAGES, frames)
                 .ok()
         };
-        let is_short = || beside.is_none() && node.frames.counts().present < self.share;
+        let is_short = || beside.is_none() && node.frames.present() < self.share;
         alloc().or_else(|| {
             is_short().then(|| {
                 node.make_room_with_folios(Need::Pages(node.growth_of_spare(self.frames)));

@@ -13,16 +13,16 @@ pub(super) const MOST_RESTARTS_SHARED: u32 = 512;
 pub struct Contended;
 
 /// A node had changed, or was just being changed.
-struct Changed;
+pub(super) struct Changed;
 
 /// A leaf and the version it was reached at.
-struct LeafNode<'a, const FANOUT: usize> {
-    node: &'a Node<FANOUT>,
-    version: u64,
+pub(super) struct LeafNode<'a, const FANOUT: usize> {
+    pub(super) node: &'a Node<FANOUT>,
+    pub(super) version: u64,
     /// The leaf has all the tree's keys from here on ..
-    lower: usize,
+    pub(super) lower: usize,
     /// .. to here, where the next leaf begins, if there is one.
-    upper: Option<usize>,
+    pub(super) upper: Option<usize>,
 }
 
 impl<const FANOUT: usize> LeafNode<'_, FANOUT> {
@@ -70,8 +70,8 @@ impl<const FANOUT: usize> Tree<FANOUT> {
         let found = before.entry(before.node.last_at_or_below(leaf.lower - 1));
         before.check()?;
         leaf.check()?;
-        // No leaf is empty. But when a neighbour goes with its parent, a leaf
-        // begins lower, and is itself as it was: then this is the same one.
+        // No leaf is empty. But when a neighbour goes, alone or with its parent, a
+        // leaf begins lower, and is itself as it was: then this is the same one.
         found.map(Some).ok_or(Changed)
     }
 
@@ -91,8 +91,20 @@ impl<const FANOUT: usize> Tree<FANOUT> {
 
     /// Goes down to the leaf for `key`.
     fn descend(&self, key: usize, walk: &mut Walk) -> Result<LeafNode<'_, FANOUT>, Changed> {
+        self.descend_by(key, walk, |_| ())
+    }
+
+    /// The same, and tells the nodes on the way, the root first.
+    #[inline]
+    pub(super) fn descend_by(
+        &self,
+        key: usize,
+        walk: &mut Walk,
+        mut visit: impl FnMut(u32),
+    ) -> Result<LeafNode<'_, FANOUT>, Changed> {
         let mut node = self.node(self.root);
         let mut version = node.begin().ok_or(Changed)?;
+        visit(self.root);
         let (mut lower, mut upper) = (0, None);
         let mut level = None;
         loop {
@@ -124,6 +136,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             // .. and only now is that node known to have been the child when
             // its version was read, and not to have come back as another.
             check(node.unchanged(version))?;
+            visit(child);
             (node, version) = (below, below_version);
         }
     }

@@ -4,12 +4,18 @@ use super::{Changes, MAX_LEVELS, NoNodes, Node, Path, Tree, Walk};
 
 /// Nodes asked for in advance, so that a verb fails before it has changed
 /// anything.
-struct Spare {
+#[derive(Debug, Default)]
+pub struct Spare {
     nodes: [u32; MAX_LEVELS],
     count: usize,
 }
 
 impl Spare {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     fn take(&mut self) -> u32 {
         self.count -= 1;
         self.nodes[self.count]
@@ -23,17 +29,39 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     /// # Panics
     /// If there is one that starts at `start`.
     pub fn insert(&self, start: usize, vma: u32, walk: &mut Walk) -> Result<(), NoNodes> {
-        let mut path = self.path(start, walk);
-        let full = (path.nodes().rev())
-            .take_while(|&node| self.node(node).count() == FANOUT)
-            .count();
-        let root_is_full = full == path.nodes().len();
-        let mut spare = self.spare(full + usize::from(root_is_full))?;
+        let path = self.path(start, walk);
+        let mut spare = Spare::default();
+        self.fill(&mut spare, self.nodes_to_split(&path))?;
+        self.insert_at(path, (start, vma), &mut spare, &mut Changes::new());
+        assert!(spare.count == 0);
+        self.set_len(self.len() + 1);
+        Ok(())
+    }
 
-        let mut changes = Changes::new();
-        if root_is_full {
+    /// How many nodes one more entry in the leaf of this path takes.
+    pub(super) fn nodes_to_split(&self, path: &Path) -> usize {
+        let full = self.full(path);
+        full + usize::from(full == path.nodes().len())
+    }
+
+    /// Full nodes of a path, from the leaf up.
+    fn full(&self, path: &Path) -> usize {
+        (path.nodes().rev())
+            .take_while(|&node| self.node(node).count() == FANOUT)
+            .count()
+    }
+
+    /// Enters a VMA into the leaf of a path, which begins at the root, or at a node that has room.
+    pub(super) fn insert_at<'a>(
+        &'a self,
+        mut path: Path,
+        (start, vma): (usize, u32),
+        spare: &mut Spare,
+        changes: &mut Changes<'a, FANOUT>,
+    ) {
+        if self.full(&path) == path.nodes().len() {
             let below = spare.take();
-            self.push_down(below, &mut changes);
+            self.push_down(below, changes);
             path.push_below_root(below);
         }
         let leaf = self.node(path.leaf());
@@ -62,28 +90,27 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             (node, at, value) = (parent, slot + 1, right);
         }
         changes.open(node).insert(at, key, value);
-        assert!(spare.count == 0);
-        self.set_len(self.len() + 1);
-        Ok(())
     }
 
-    fn spare(&self, count: usize) -> Result<Spare, NoNodes> {
-        let mut spare = Spare {
-            nodes: [0; MAX_LEVELS],
-            count: 0,
-        };
+    /// Sees to it that there are as many spare nodes. There is none if it fails.
+    pub fn fill(&self, spare: &mut Spare, count: usize) -> Result<(), NoNodes> {
         assert!(count <= MAX_LEVELS, "the tree is deeper than it can be");
         while spare.count < count {
             let Some(node) = self.nodes.alloc() else {
-                for &node in &spare.nodes[..spare.count] {
-                    self.nodes.free(node);
-                }
+                self.give_back(spare);
                 return Err(NoNodes);
             };
             spare.nodes[spare.count] = node;
             spare.count += 1;
         }
-        Ok(spare)
+        Ok(())
+    }
+
+    /// Frees spare nodes.
+    pub fn give_back(&self, spare: &mut Spare) {
+        while spare.count > 0 {
+            self.nodes.free(spare.take());
+        }
     }
 
     /// Moves all that the root has into its only child, `below`.

@@ -1,137 +1,185 @@
-//! Changes of one leaf, beside changes of others: with [`shared`](crate::mm::shared) alone.
+//! Changes beside changes of others: with [`shared`](crate::mm::shared) alone.
 //!
-//! While verbs share `mmap_lock`, no node above the leaves changes, and none comes or goes. A verb takes the leaf that has its
-//! key by making its version odd with a compare-and-swap; from then on the leaf is the verb's, until the version is even
-//! again. Lookups without a lock see this as any other change.
+//! A verb takes the leaf that has its key by making its version odd with a compare-and-swap; from then on the leaf is the verb's,
+//! until the version is even again. Lookups without a lock see this as any other change. The swap is from the version at which
+//! the leaf was found, so it fails if the leaf was changed since, or has gone, or has come back as another.
 //!
-//! What takes more than one leaf is not for here: a leaf that is full, or would be empty. No leaf is ever empty, so there are
-//! no more leaves than VMAs; but neighbours with few entries stay apart ([`Tree::shared`]), and a tree that was large once keeps
-//! its height until its leaves are empty.
+//! **A leaf that is full, or loses its last VMA**, needs its parent too; a parent that is full needs its own, and so on:
+//!
+//! ```text
+//!   split                                       leave
+//!   l1  take the leaf                           l1  take the leaf
+//!   l2  take nodes above, as far as they are    l2  take the parent; it has other children
+//!       full, and the first that is not         l3  the leaf's entry out of the parent, the leaf empty
+//!   l3  new nodes beside the full ones          l4  let both go
+//!   l4  let all go                              l5  free the leaf
+//! ```
+//!
+//! Order: upwards. A thread that has a node takes none below it but new ones, so nobody waits in a circle.
+//!
+//! **Nodes above the leaves stay** while verbs share `mmap_lock`: none of them leaves the tree. But they split, and the root moves
+//! its entries down. So the nodes on the way to a leaf may be wrong by the time that they are taken: a verb looks for its leaf in
+//! the parent, and begins again if it is not there (`Moved`).
+//!
+//! **The bounds** of a taken leaf are those at which it was found. They can only be wider by now: a neighbour that has gone leaves
+//! its range to the leaf. To make them narrower takes the leaf itself.
+//!
+//! No leaf is ever empty when others can see it, so there are no more leaves than VMAs; but neighbours with few entries stay apart
+//! ([`Tree::shared`]), and a tree that was large once keeps its height until its leaves are empty.
 
-use sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use sync::atomic::fence;
 use sync::hint;
 
-use super::{Entry, Node, Tree, Walk};
+use super::node::Changes;
+use super::{Entry, Node, Path, Spare, Tree, Walk};
 
 /// A leaf that this thread alone may change.
 pub struct LockedLeaf<'a, const FANOUT: usize = { super::FANOUT }> {
     tree: &'a Tree<FANOUT>,
-    node: &'a Node<FANOUT>,
-    is_root: bool,
+    /// The way to the leaf: from the root as it was found, or only nodes that are taken too.
+    path: Path,
+    /// The nodes that are taken.
+    changes: Changes<'a, FANOUT>,
     /// The leaf has all the tree's keys from here on ..
     pub lower: usize,
     /// .. to here, where the next leaf begins, if there is one.
     pub upper: Option<usize>,
 }
 
+/// Why a leaf cannot be changed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotYet {
+    /// Nodes above it have split. Take it again.
+    Moved,
+    /// As many spare nodes are needed.
+    Nodes(usize),
+    /// It takes `mmap_lock` for write: the leaf has no neighbour under its parent.
+    Alone,
+}
+
 impl<const FANOUT: usize> Tree<FANOUT> {
     /// Takes the leaf that has `key`. The caller shares `mmap_lock`, and has no other leaf.
     pub fn lock_leaf(&self, key: usize, walk: &mut Walk) -> LockedLeaf<'_, FANOUT> {
-        let mut node = self.node(self.root);
-        let (mut lower, mut upper) = (0, None);
-        let mut is_root = true;
-        while node.level() > 0 {
-            walk.visits += 1;
-            let slot = node.child_slot(key);
-            if slot > 0 {
-                lower = node.key(slot);
-            }
-            if slot + 1 < node.count() {
-                upper = Some(node.key(slot + 1));
-            }
-            node = self.node(node.value(slot));
-            is_root = false;
+        let mut leaf = None;
+        let mut try_lock = || {
+            leaf = self.try_lock_leaf(key, walk);
+            leaf.is_some()
+        };
+        while !(try_lock() || hint::spin_until(&mut try_lock)) {
+            sync::thread::yield_now();
         }
-        node.lock();
-        LockedLeaf {
-            tree: self,
-            node,
-            is_root,
-            lower,
-            upper,
-        }
+        leaf.expect("taken just now")
+    }
+
+    fn try_lock_leaf(&self, key: usize, walk: &mut Walk) -> Option<LockedLeaf<'_, FANOUT>> {
+        let mut path = Path::new();
+        let leaf = self.descend_by(key, walk, |node| path.visit(node)).ok()?;
+        let mut changes = Changes::new();
+        changes
+            .try_take(leaf.node, leaf.version)
+            .then_some(LockedLeaf {
+                tree: self,
+                path,
+                changes,
+                lower: leaf.lower,
+                upper: leaf.upper,
+            })
     }
 }
 
-impl<const FANOUT: usize> LockedLeaf<'_, FANOUT> {
+impl<'a, const FANOUT: usize> LockedLeaf<'a, FANOUT> {
     /// The last VMA of the leaf that starts at or below `address`.
     pub fn floor(&self, address: usize) -> Option<Entry> {
-        self.entry(self.node.last_at_or_below(address))
+        self.entry(self.node().last_at_or_below(address))
     }
 
     /// The first VMA of the leaf that starts at or above `address`.
     pub fn ceiling(&self, address: usize) -> Option<Entry> {
-        self.entry(self.node.first_at_or_above(address))
+        self.entry(self.node().first_at_or_above(address))
     }
 
     fn entry(&self, at: Option<usize>) -> Option<Entry> {
         at.map(|at| Entry {
-            start: self.node.key(at),
-            vma: self.node.value(at),
+            start: self.node().key(at),
+            vma: self.node().value(at),
         })
     }
 
-    /// True if one more VMA has room.
-    pub fn has_room(&self) -> bool {
-        self.node.count() < FANOUT
+    fn node(&self) -> &'a Node<FANOUT> {
+        self.tree.node(self.path.leaf())
     }
 
-    /// True if one may go without others having to move.
-    pub fn can_lose_one(&self) -> bool {
-        self.is_root || self.node.count() > 1
+    /// Takes all nodes that one more VMA changes. After an error take the leaf again.
+    pub fn make_room(&mut self, spare: &Spare) -> Result<(), NotYet> {
+        let mut top = self.path.depth - 1;
+        while top > 0 && self.tree.node(self.path.steps[top].0).count() == FANOUT {
+            top -= 1;
+            self.take_above(top)?;
+        }
+        self.path.cut(top);
+        let nodes = self.tree.nodes_to_split(&self.path);
+        match nodes <= spare.count() {
+            true => Ok(()),
+            false => Err(NotYet::Nodes(nodes)),
+        }
+    }
+
+    /// Takes all nodes that one VMA less changes. After an error take the leaf again.
+    pub fn make_way(&mut self) -> Result<(), NotYet> {
+        let leaf = self.path.depth - 1;
+        if leaf == 0 || self.node().count() > 1 {
+            self.path.cut(leaf);
+            return Ok(());
+        }
+        // A root that has one child is not for verbs that share.
+        let least = if leaf == 1 { 3 } else { 2 };
+        let parent = self.tree.node(self.path.steps[leaf - 1].0);
+        // Before it is taken, a guess: lookups do not begin again for nothing.
+        if parent.count() < least {
+            return Err(NotYet::Alone);
+        }
+        self.take_above(leaf - 1)?;
+        if parent.count() < least {
+            return Err(NotYet::Alone);
+        }
+        self.path.cut(leaf - 1);
+        Ok(())
+    }
+
+    /// Takes a node of the path whose child is taken, if it still is its child.
+    fn take_above(&mut self, at: usize) -> Result<(), NotYet> {
+        let node = self.tree.node(self.path.steps[at].0);
+        let child = self.path.steps[at + 1].0;
+        self.changes.take(node);
+        let slot = (0..node.count()).find(|&slot| node.value(slot) == child);
+        self.path.steps[at].1 = slot.ok_or(NotYet::Moved)?;
+        Ok(())
     }
 
     /// Enters a VMA. There is room, and none that starts at `start`.
-    pub fn insert(&self, start: usize, vma: u32) {
-        let at = self.node.last_at_or_below(start);
-        assert!(
-            at.is_none_or(|at| self.node.key(at) != start),
-            "a VMA starts at {start:#x} already"
-        );
-        self.node.insert(at.map_or(0, |at| at + 1), start, vma);
-        self.tree.add_len(1);
+    pub fn insert(mut self, start: usize, vma: u32, spare: &mut Spare) {
+        assert!(self.changes.count() == self.path.depth, "room comes first");
+        let (tree, path) = (self.tree, self.path);
+        tree.insert_at(path, (start, vma), spare, &mut self.changes);
+        tree.add_len(1);
     }
 
-    /// Takes out the VMA that starts at `start`.
-    pub fn remove(&self, start: usize) {
-        assert!(self.can_lose_one());
-        let at = self.node.last_at_or_below(start);
-        let at = at.filter(|&at| self.node.key(at) == start);
-        self.node.remove(at.expect("no VMA starts there"));
-        self.tree.add_len(-1);
-    }
-}
-
-impl<const FANOUT: usize> Drop for LockedLeaf<'_, FANOUT> {
-    fn drop(&mut self) {
-        self.node.unlock();
-    }
-}
-
-impl<const FANOUT: usize> Node<FANOUT> {
-    /// Begins a change as one of several writers.
-    fn lock(&self) {
-        let try_lock = || {
-            let version = self.version.load(Relaxed);
-            // Acquire pairs with the Release in `unlock`, and in `end_change`: this change is made to what that one left.
-            version.is_multiple_of(2)
-                && (self.version)
-                    .compare_exchange(version, version + 1, Acquire, Relaxed)
-                    .is_ok()
-        };
-        while !(try_lock() || hint::spin_until(try_lock)) {
-            sync::thread::yield_now();
+    /// Takes out the VMA that starts at `start`. There is a way.
+    pub fn remove(self, start: usize) {
+        assert!(self.changes.count() == self.path.depth, "a way comes first");
+        let (tree, leaf) = (self.tree, self.node());
+        let at = leaf.last_at_or_below(start);
+        let at = at.filter(|&at| leaf.key(at) == start);
+        leaf.remove(at.expect("no VMA starts there"));
+        tree.add_len(-1);
+        let goes = self.path.parents().next();
+        if let Some((parent, slot)) = goes {
+            tree.node(parent).remove(slot);
         }
-        // Pairs with the Acquire fence in `unchanged`.
-        fence(Release);
-    }
-
-    /// Ends it.
-    fn unlock(&self) {
-        // Relaxed: this thread made it odd.
-        let version = self.version.load(Relaxed);
-        // Release pairs with the Acquire in `begin`, and in `lock`.
-        self.version.store(version + 1, Release);
+        let index = self.path.leaf();
+        // Others see that it has left the tree before it can be theirs.
+        drop(self.changes);
+        if goes.is_some() {
+            tree.nodes.free(index);
+        }
     }
 }

@@ -13,7 +13,8 @@
 //! under its lock ([`vma_lock`](super::vma_lock)).
 //!
 //! Lock rules: `insert`, `remove` and `rekey` are called with `mmap_lock`
-//! held for write. The lookups may be called with any lock or none. Without
+//! held for write. Where verbs share it, they change the tree by `leaf.rs`.
+//! The lookups may be called with any lock or none. Without
 //! one they answer [`Contended`] after a few restarts; under `mmap_lock` there
 //! is no writer, and no restart.
 //!
@@ -44,7 +45,8 @@ mod remove;
 mod walk;
 
 pub use find::Contended;
-pub use leaf::LockedLeaf;
+pub use insert::Spare;
+pub use leaf::{LockedLeaf, NotYet};
 pub use node::{FANOUT, Node};
 
 use sync::Arc;
@@ -181,6 +183,27 @@ impl Path {
         let mut steps = [(0, 0); MAX_LEVELS];
         steps[0].0 = root;
         Self { steps, depth: 1 }
+    }
+
+    /// One without nodes.
+    fn new() -> Self {
+        Self {
+            steps: [(0, 0); MAX_LEVELS],
+            depth: 0,
+        }
+    }
+
+    /// Adds a node, whose entry in the one above is not known.
+    fn visit(&mut self, node: u32) {
+        assert!(self.depth < MAX_LEVELS, "the tree is deeper than it can be");
+        self.steps[self.depth].0 = node;
+        self.depth += 1;
+    }
+
+    /// Forgets the first `count` nodes.
+    fn cut(&mut self, count: usize) {
+        self.steps.copy_within(count..self.depth, 0);
+        self.depth -= count;
     }
 
     fn push(&mut self, slot: usize, child: u32) {

@@ -6,8 +6,9 @@
 //! look at it at any moment. Its reads mean something only after
 //! [`Node::unchanged`] has said so.
 //!
-//! Lock rules: nodes are changed only by the holder of `mmap_lock` of the
-//! tree's space for write, inside a [`Changes`]. Readers hold nothing.
+//! Lock rules: nodes are changed only inside a [`Changes`]: by the holder of
+//! `mmap_lock` of the tree's space for write, or by verbs that share it, which
+//! take each node by its version (`leaf.rs`). Readers hold nothing.
 
 use sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -208,6 +209,38 @@ impl<'a, const FANOUT: usize> Changes<'a, FANOUT> {
             self.count += 1;
         }
         node
+    }
+
+    /// Starts to change `node` as one of several writers, unless it has changed since it had this version.
+    pub(super) fn try_take(&mut self, node: &'a Node<FANOUT>, version: u64) -> bool {
+        // Acquire pairs with the Release in `end_change`: this change is made to what that one left.
+        let taken = (node.version)
+            .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+        if taken {
+            // As in `begin_change`.
+            fence(Ordering::Release);
+            self.nodes[self.count] = Some(node);
+            self.count += 1;
+        }
+        taken
+    }
+
+    /// The same for a node that stays in its tree: waits until no other changes it.
+    pub(super) fn take(&mut self, node: &'a Node<FANOUT>) {
+        let mut try_take = || {
+            // Relaxed: the compare-and-swap has the Acquire.
+            let version = node.version.load(Ordering::Relaxed);
+            version.is_multiple_of(2) && self.try_take(node, version)
+        };
+        while !(try_take() || sync::hint::spin_until(&mut try_take)) {
+            sync::thread::yield_now();
+        }
+    }
+
+    /// How many nodes are being changed.
+    pub(super) fn count(&self) -> usize {
+        self.count
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Chain   current   f ── f ── f              as many as a batch, or fewer
-//!           full      f ── f ── f ── f         a batch: BATCH frames
+//!           others    f ── f ── f ── f         a batch: BATCH frames at most
 //!                     ║
 //!                     f ── f ── f ── f         the next one
 //! ```
@@ -16,6 +16,8 @@ use sync::atomic::Ordering::Relaxed;
 
 /// Frames of a batch. Few where the world has few processors, so that models see several batches.
 pub const BATCH: u32 = if sync::PROCESSORS < 8 { 2 } else { 32 };
+/// As many frames are moved one by one: a batch of fewer would not be worth a visit to the depot.
+const FEW: u32 = BATCH / 4;
 /// Of the word of a note: the frame is free, and the rest is a link.
 pub(super) const FREE: u32 = 1 << 31;
 
@@ -24,12 +26,12 @@ pub(super) const FREE: u32 = 1 << 31;
 pub struct Chain {
     /// The first of the current batch, or [`ZEROS`] if there is none.
     first: u32,
-    /// Frames of the current batch.
+    /// Frames of the current batch, at most.
     count: u32,
-    full: Batches,
+    others: Batches,
 }
 
-/// Whole batches of free frames.
+/// Batches of free frames.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     /// The first frame of the first one, or [`ZEROS`] if there is none.
@@ -46,7 +48,7 @@ impl Chain {
     /// Adds a frame to which the caller had the only reference.
     pub fn push(&mut self, frames: &Frames, frame: u32) {
         if self.count == BATCH {
-            self.full.push(frames, self.first);
+            self.others.push(frames, self.first);
             (self.first, self.count) = (ZEROS, 0);
         }
         // No read-modify-write.
@@ -60,12 +62,12 @@ impl Chain {
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.first == ZEROS && self.full.count == 0
+        self.first == ZEROS && self.others.count == 0
     }
 
-    /// How many there are.
+    /// How many there are, at most.
     pub(super) fn frames(&self) -> u32 {
-        self.count + self.full.count * BATCH
+        self.count + self.others.count * BATCH
     }
 
     /// The frame that is taken next, if it is of the current batch.
@@ -76,7 +78,7 @@ impl Chain {
     /// Takes a frame off: the caller has the only reference.
     pub(super) fn pop(&mut self, frames: &Frames) -> Option<u32> {
         if self.first == ZEROS {
-            self.first = self.full.pop(frames)?;
+            self.first = self.others.pop(frames)?;
             self.count = BATCH;
         }
         let frame = self.first;
@@ -85,16 +87,22 @@ impl Chain {
         assert!(link & FREE != 0, "free frame {frame} is in use");
         word.store(1, Relaxed);
         self.first = link & !FREE;
-        self.count -= 1;
+        self.count = match self.first {
+            ZEROS => 0,
+            _ => self.count - 1,
+        };
         Some(frame)
     }
 
-    /// Puts all of `other` in front, frame by frame where both have a part of a batch.
+    /// Puts all of `other` in front.
     pub(super) fn splice(&mut self, frames: &Frames, mut other: Chain) {
-        self.full.splice(frames, core::mem::take(&mut other.full));
+        (self.others).splice(frames, core::mem::take(&mut other.others));
         if self.first == ZEROS {
             (self.first, self.count) = (other.first, other.count);
             return;
+        }
+        if other.count > FEW {
+            return self.others.push(frames, other.first);
         }
         while let Some(frame) = other.pop(frames) {
             self.push(frames, frame);
@@ -107,9 +115,9 @@ impl Chain {
         (self.first, self.count) = (batch, BATCH);
     }
 
-    /// Takes all whole batches, but for the current one.
-    pub(super) fn take_full(&mut self) -> Batches {
-        core::mem::take(&mut self.full)
+    /// Takes all batches, but for the current one.
+    pub(super) fn take_others(&mut self) -> Batches {
+        core::mem::take(&mut self.others)
     }
 }
 

@@ -9,26 +9,29 @@
 //! Frame 0 is the page of zeros that all holes show; it is never written to.
 //! The others are free, or fresh (never used), or in use. Free ones form
 //! lists through their notes (`chain.rs`): a short one in each shard, for the
-//! processors with one number modulo [`SHARDS`], and the
-//! depot for the rest. A shard that has run dry takes a batch from the depot, and
-//! a few fresh ones only when that is empty: the frames that were ever used are the most
+//! processors with one number modulo [`SHARDS`], and depots for the rest. A shard that has run dry
+//! takes a batch from the depot that it shares with its neighbours, then from any other, and
+//! a few fresh ones only when all are empty: the frames that were ever used are the most
 //! used at one time, and those that shards keep (`KEPT` each).
 //!
-//! Lock rules: a shard's lock, then the depot's; never two shards'.
+//! Lock rules: a shard's lock, then a depot's; never two shards', nor two depots'.
 
 use super::chain::{BATCH, Batches, Chain, FREE};
 use crate::PAGE_SIZE;
 use crate::lock::{Mutex, order};
 use core::ops::Range;
 use core::ptr::NonNull;
-use sync::atomic::AtomicU32;
 use sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use sync::atomic::{AtomicBool, AtomicU32};
 use sync::{bytes, hint, pages};
 
 /// The page of zeros. As a link: the end of a list.
 pub const ZEROS: u32 = 0;
 /// Shards of the product.
-pub const SHARDS: usize = 128;
+pub const SHARDS: usize = 256;
+/// Shards that have a depot together. One where the world has few processors, so that models see several depots. (With one
+/// depot for all, threads on 256 processors that thrashed slept for its lock most of all, and their shards' locked.)
+const NEIGHBOURS: usize = if sync::PROCESSORS < 8 { 1 } else { 16 };
 /// Frames that are opened at a time: 4 MiB.
 const OPENED: u32 = 1024;
 /// Free frames that a shard keeps at most. It takes as many as a batch at a time, from the depot or fresh.
@@ -66,7 +69,7 @@ pub struct Frames {
     opening: Mutex<()>,
     shards: Box<[Shard]>,
     /// Free frames that no shard keeps.
-    depot: Depot,
+    depots: Box<[Depot]>,
 }
 
 // SAFETY: the memory is owned; the notes, which are atomics, and the page tables
@@ -81,7 +84,44 @@ struct Shard(Mutex<FreeFrames, { order::FRAME_SHARD }>);
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Depot(Mutex<Batches, { order::FRAME_DEPOT }>);
+struct Depot {
+    batches: Mutex<Batches, { order::FRAME_DEPOT }>,
+    /// Whether there is one, for a look without the lock. Written under it.
+    is_empty: AtomicBool,
+}
+
+impl Depot {
+    fn new() -> Self {
+        Self {
+            batches: Mutex::ranked(Batches::default()),
+            is_empty: AtomicBool::new(true),
+        }
+    }
+
+    fn pop(&self, frames: &Frames) -> Option<u32> {
+        // Relaxed: the shards' locks order it for a thread that looks for the last free frames; for others it is a guess.
+        if self.is_empty.load(Relaxed) {
+            return None;
+        }
+        let mut batches = self.batches.lock();
+        let batch = batches.pop(frames);
+        self.note(&batches);
+        batch
+    }
+
+    fn splice(&self, frames: &Frames, more: Batches) {
+        let mut batches = self.batches.lock();
+        batches.splice(frames, more);
+        self.note(&batches);
+    }
+
+    fn note(&self, batches: &Batches) {
+        // Not where nothing has changed: others read it.
+        if self.is_empty.load(Relaxed) != batches.is_empty() {
+            self.is_empty.store(batches.is_empty(), Relaxed);
+        }
+    }
+}
 
 /// Free frames of a shard.
 #[derive(Debug, Default)]
@@ -121,7 +161,9 @@ impl Frames {
             opened: AtomicU32::new(0),
             opening: Mutex::new(()),
             shards: (0..shards).map(shard).collect(),
-            depot: Depot(Mutex::ranked(Batches::default())),
+            depots: (0..shards.div_ceil(NEIGHBOURS))
+                .map(|_| Depot::new())
+                .collect(),
         };
         // SAFETY: the pages of the huge frames.
         let huge =
@@ -174,7 +216,7 @@ impl Frames {
         let mut stock = self.shards[own].0.lock();
         let mut got = 0;
         while got < taken.len() {
-            match self.take(&mut stock) {
+            match self.take(own, &mut stock) {
                 Some(frame) => taken[got] = frame,
                 None => {
                     drop(stock);
@@ -199,16 +241,18 @@ impl Frames {
     }
 
     #[inline]
-    fn take(&self, stock: &mut FreeFrames) -> Option<u32> {
-        stock.free.pop(self).or_else(|| self.take_more(stock))
+    fn take(&self, own: usize, stock: &mut FreeFrames) -> Option<u32> {
+        stock.free.pop(self).or_else(|| self.take_more(own, stock))
     }
 
     /// The same where the shard has no free frame.
-    fn take_more(&self, stock: &mut FreeFrames) -> Option<u32> {
-        // Fresh ones that the shard has already come first: else the depot's lock
-        // would be everybody's for as long as it is empty.
+    fn take_more(&self, own: usize, stock: &mut FreeFrames) -> Option<u32> {
+        let (others, first) = self.depots.split_at(own / NEIGHBOURS);
+        let mut depots = first.iter().chain(others);
+        // Fresh ones that the shard has already come first: else the depots' locks
+        // would be everybody's for as long as they are empty.
         if stock.fresh.is_empty()
-            && let Some(batch) = self.depot.0.lock().pop(self)
+            && let Some(batch) = depots.find_map(|depot| depot.pop(self))
         {
             stock.free.fill(batch);
         }
@@ -241,7 +285,7 @@ impl Frames {
         Some(frame)
     }
 
-    /// Shard `own`, the depot and the fresh frames are used up: takes frames that the
+    /// Shard `own`, the depots and the fresh frames are used up: takes frames that the
     /// other shards keep.
     #[cold]
     fn alloc_from_others(&self, own: usize, taken: &mut [u32], mut got: usize) -> bool {
@@ -249,7 +293,7 @@ impl Frames {
             let other = (own + step) % self.shards.len();
             let mut stock = self.shards[other].0.lock();
             while got < taken.len()
-                && let Some(frame) = self.take(&mut stock)
+                && let Some(frame) = self.take(other, &mut stock)
             {
                 taken[got] = frame;
                 got += 1;
@@ -264,21 +308,21 @@ impl Frames {
         false
     }
 
-    /// Gives a list of frames back. Batches that are too many for the shard go to the depot.
+    /// Gives a list of frames back. Batches that are too many for the shard go to its depot.
     pub fn free(&self, mut chain: Chain) {
         let own = sync::cpu() % self.shards.len();
         let mut surplus = Batches::default();
         let mut stock = self.shards[own].0.lock();
         if stock.free.frames() + chain.frames() > KEPT {
-            surplus = chain.take_full();
+            surplus = chain.take_others();
         }
         stock.free.splice(self, chain);
         if stock.free.frames() > KEPT {
-            surplus.splice(self, stock.free.take_full());
+            surplus.splice(self, stock.free.take_others());
         }
         // With the shard locked: a thread that looks through all shards for the last free frames finds these in one or the other.
         if !surplus.is_empty() {
-            self.depot.0.lock().splice(self, surplus);
+            self.depots[own / NEIGHBOURS].splice(self, surplus);
         }
     }
 

@@ -25,13 +25,13 @@
 //! call [`Mmu::flush_tlbs`] before they let `mmap_lock` go: accesses that begin
 //! later see the change.
 //!
-//! Lock order: the list of windows, leaves (parent before child), shards of
+//! Lock order: the list of windows of a part, leaves (parent before child), shards of
 //! frames. None is held while anything else is waited for, except that a leaf
 //! may be over a shootdown, which waits for copies only.
 
 use super::{Access, Mmu, MmuError, Moved, Place, Reservation, TABLE_SPAN, Zeroed};
 use crate::PAGE_SIZE;
-use crate::lock::{Mutex, order};
+use crate::lock::Mutex;
 use crate::page::Protection;
 use core::ops::Range;
 
@@ -54,7 +54,7 @@ use frames::{Frames, SHARDS};
 use tables::{ENTRIES, NoFrame, Tables};
 pub use view::Core;
 pub(crate) use view::Direction;
-use windows::Windows;
+use windows::Parts;
 
 /// Memory of [`SoftMmu::new`], as address space.
 const DEFAULT_MEMORY: usize = 8 << 30;
@@ -67,8 +67,8 @@ const _: () = assert!(Tables::<ENTRIES>::SPAN == TABLE_SPAN);
 #[derive(Debug)]
 pub struct SoftMmu {
     tables: Tables<ENTRIES>,
-    /// Held while a window is reserved or released.
-    windows: Mutex<Windows, { order::SOFT_WINDOWS }>,
+    /// A part's lock is held while a window of it is reserved or released.
+    windows: Parts,
     /// Frames for huge pages that no pool has, from here on.
     next_huge: Mutex<u32>,
     /// A test's setting of moves into windows; `None`: there are none.
@@ -105,7 +105,7 @@ impl SoftMmu {
         let tables = Tables::new(frames, Cores::new(MOST_CORES)).ok_or(MmuError::NoMemory)?;
         Ok(Self {
             tables,
-            windows: Mutex::ranked(Windows::default()),
+            windows: Parts::new(),
             next_huge,
             moves: Mutex::new(None),
         })
@@ -119,18 +119,24 @@ impl SoftMmu {
 
     /// Pages present in all windows.
     pub fn present_pages(&self) -> usize {
-        let windows = self.windows.lock();
         let mut pages = 0;
-        for window in windows.iter() {
-            let count = |leaf: tables::PteTable<'_, ENTRIES>, _| pages += leaf.used() as usize;
-            self.tables.for_each_leaf(window.clone(), count);
+        for part in self.windows.iter() {
+            for window in part.lock().iter() {
+                let count = |leaf: tables::PteTable<'_, ENTRIES>, _| pages += leaf.used() as usize;
+                self.tables.for_each_leaf(window.clone(), count);
+            }
         }
         pages
     }
 
-    /// Pages that are tables, the root among them.
+    /// Pages that are tables, the root among them, but not those that stay for the next window of a processor.
     pub fn table_pages(&self) -> usize {
-        self.tables.count() as usize
+        let mut stay = 0;
+        for part in self.windows.iter() {
+            let part = part.lock();
+            stay += (part.start_if_empty()).map_or(0, |start| self.tables.count_above_leaf(start));
+        }
+        self.tables.count() as usize - stay
     }
 }
 
@@ -166,7 +172,7 @@ const WRITABLE: u32 = 1;
 impl Mmu for SoftMmu {
     fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
         let bytes = bytes.next_multiple_of(PAGE_SIZE);
-        let addr = self.windows.lock().take(bytes).ok_or(MmuError::NoMemory)?;
+        let addr = self.windows.take(bytes).ok_or(MmuError::NoMemory)?;
         let token = match protection {
             Protection::ReadWrite => WRITABLE,
             Protection::None | Protection::Read => 0,
@@ -177,7 +183,7 @@ impl Mmu for SoftMmu {
     fn release(&self, window: Reservation) {
         self.tables.zap(&[window.range()]);
         let taken_out = {
-            let mut windows = self.windows.lock();
+            let mut windows = self.windows.of(window.addr).lock();
             let between = windows.give(window.addr);
             self.tables.take_out_tables(window.range(), between)
         };
@@ -283,7 +289,7 @@ impl Mmu for SoftMmu {
     }
 
     unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
-        let windows = self.windows.lock();
+        let windows = self.windows.of(addr).lock();
         if windows.find(&(addr..addr + bytes)).is_none() {
             return false;
         }

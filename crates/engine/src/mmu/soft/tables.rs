@@ -163,6 +163,14 @@ impl<const N: usize> Tables<N> {
         }
     }
 
+    /// Tables between the root and the leaf of `addr`, which no window has.
+    pub(super) fn count_above_leaf(&self, addr: usize) -> usize {
+        let slots = (2..LEVELS).filter_map(|level| self.slot(addr, level).ok());
+        slots
+            .filter(|slot| Pte::from_bits(slot.load(Acquire)).is_present())
+            .count()
+    }
+
     /// The table that `slot` leads to; makes it if there is none.
     fn make(&self, slot: &AtomicU64) -> Result<u32, NoFrame> {
         // Acquire pairs with the Release below, here and on failure: its

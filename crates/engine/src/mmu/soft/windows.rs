@@ -1,24 +1,94 @@
 //! Which addresses windows have. They are numbers: nothing is mapped there.
+//!
+//! ```text
+//!   0                     64 TiB      65 TiB                       128 TiB
+//!   | large windows          | arena 0  | arena 1  | ...              |
+//! ```
+//!
+//! A small window is in the arena of the processor that makes it, or in the first part if that has no room. So threads that map
+//! and unmap beside one another take locks of their own, and neighbours in a space are one thread's: not all of them want the
+//! same leaf of the tree of VMAs, nor the same page tables. To give a window back takes the lock of the part that it is in.
+//!
+//! The tables above the leaf of an arena's first window stay once they are made, two pages each: a thread that has one window at a
+//! time would make them and free them each time.
 
+use crate::lock::{Mutex, order};
 use crate::mmu::TABLE_SPAN;
 use core::ops::Range;
 
 /// Bytes of soft address space: the half that a process has, of 48 bits.
 const END: usize = 1 << 47;
+/// Bytes of an arena: whole tables of every level below the root, so that none serves two parts.
+const ARENA: usize = 1 << 40;
+/// Arenas, in the upper half. Processors have one number modulo this.
+const ARENAS: usize = 64;
+/// Where they begin.
+const FIRST_ARENA: usize = END - ARENAS * ARENA;
+/// The largest window of an arena.
+const SMALL: usize = 1 << 30;
 
-/// The windows, by address.
-#[derive(Debug, Default)]
+/// The windows of all parts.
+#[derive(Debug)]
+pub struct Parts(Box<[Part]>);
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Part(Mutex<Windows, { order::SOFT_WINDOWS }>);
+
+impl Parts {
+    /// Without windows.
+    pub fn new() -> Self {
+        let large = Windows::within(0..FIRST_ARENA);
+        let starts = (FIRST_ARENA..END).step_by(ARENA);
+        let arenas = starts.map(|start| Windows::within(start..start + ARENA));
+        let parts = core::iter::once(large).chain(arenas);
+        Self(parts.map(|part| Part(Mutex::ranked(part))).collect())
+    }
+
+    /// Takes `bytes` of address space.
+    pub fn take(&self, bytes: usize) -> Option<usize> {
+        let arena = 1 + sync::cpu() % ARENAS;
+        let small = (bytes <= SMALL).then(|| self.0[arena].0.lock().take(bytes));
+        small.flatten().or_else(|| self.0[0].0.lock().take(bytes))
+    }
+
+    /// The part that has the window at `addr`, or would have it.
+    pub fn of(&self, addr: usize) -> &Mutex<Windows, { order::SOFT_WINDOWS }> {
+        let arena = addr.checked_sub(FIRST_ARENA);
+        &self.0[arena.map_or(0, |at| 1 + at / ARENA)].0
+    }
+
+    /// All parts.
+    pub fn iter(&self) -> impl Iterator<Item = &Mutex<Windows, { order::SOFT_WINDOWS }>> {
+        self.0.iter().map(|part| &part.0)
+    }
+}
+
+/// The windows of a part, by address.
+#[derive(Debug)]
 pub struct Windows {
+    /// The addresses of the part. Immutable.
+    all: Range<usize>,
+    /// As if there was a window before this address, always. Immutable.
+    stays: usize,
     /// Sorted; each from one table's first address to a table's end.
     taken: Vec<Range<usize>>,
 }
 
 impl Windows {
+    fn within(all: Range<usize>) -> Self {
+        Self {
+            stays: all.start + usize::from(all.start >= FIRST_ARENA),
+            all,
+            taken: Vec::new(),
+        }
+    }
+
     /// Takes `bytes` of address space, at the lowest place where they fit.
-    pub fn take(&mut self, bytes: usize) -> Option<usize> {
+    fn take(&mut self, bytes: usize) -> Option<usize> {
         let bytes = bytes.max(1).checked_next_multiple_of(TABLE_SPAN)?;
         // No window is at 0.
-        let mut start = TABLE_SPAN;
+        let mut start = self.all.start.max(TABLE_SPAN);
         let mut place = 0;
         for window in &self.taken {
             if window.start - start >= bytes {
@@ -27,7 +97,7 @@ impl Windows {
             start = window.end;
             place += 1;
         }
-        if END - start < bytes {
+        if self.all.end - start < bytes {
             return None;
         }
         self.taken.insert(place, start..start + bytes);
@@ -35,7 +105,7 @@ impl Windows {
     }
 
     /// Gives the window at `addr` back. Returns the addresses between its
-    /// neighbours.
+    /// neighbours, or to the end of the part.
     pub fn give(&mut self, addr: usize) -> Range<usize> {
         let place = self
             .taken
@@ -44,8 +114,9 @@ impl Windows {
         self.taken.remove(place);
         let below = place
             .checked_sub(1)
-            .map_or(0, |below| self.taken[below].end);
-        let above = self.taken.get(place).map_or(END, |above| above.start);
+            .map_or(self.stays, |below| self.taken[below].end);
+        let above = self.taken.get(place);
+        let above = above.map_or(self.all.end, |above| above.start);
         below..above
     }
 
@@ -56,6 +127,11 @@ impl Windows {
             .partition_point(|window| window.start <= range.start);
         let window = &self.taken[above.checked_sub(1)?];
         (range.end <= window.end).then_some(window)
+    }
+
+    /// Where the part begins, if it has no windows.
+    pub fn start_if_empty(&self) -> Option<usize> {
+        self.taken.is_empty().then_some(self.all.start)
     }
 
     /// All of them.

@@ -98,7 +98,7 @@ impl<const N: usize> Tables<N> {
 
     /// Takes out the tables that served `window` alone: those that cover none
     /// but addresses `between` its neighbours. It has no pages any more, and
-    /// nobody reserves or releases windows meanwhile. The caller frees them.
+    /// nobody reserves or releases windows of its part meanwhile. The caller frees them.
     pub(super) fn take_out_tables(&self, window: Range<usize>, between: Range<usize>) -> TakenOut {
         let mut taken_out = TakenOut::new();
         for level in 1..super::tables::LEVELS - 1 {
