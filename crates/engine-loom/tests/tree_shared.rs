@@ -179,20 +179,6 @@ fn an_insert_into_a_leaf_that_goes() {
     });
 }
 
-/// A leaf goes, and comes back at once as another.
-#[test]
-fn an_insert_into_a_leaf_that_comes_back_as_another() {
-    explore(Some(1), || {
-        // The leaves are [10, 20, 30, 40], [50] and [90].
-        let tree = without(tree::<4>(5, &tens(9)), &[60, 70, 80]);
-        let other = beside(&tree, |tree| insert(tree, 55));
-        assert!(remove(&tree, 50));
-        insert(&tree, 15);
-        other.join().unwrap();
-        finish(&tree, &with(&tens(4), &[15, 55, 90]));
-    });
-}
-
 /// The last VMAs of two leaves of three go: the root keeps two children.
 #[test]
 fn two_leaves_of_three_go() {
