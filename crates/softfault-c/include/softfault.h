@@ -876,8 +876,6 @@ int softfault_stats(const struct softfault_engine *engine,
  */
 const char *softfault_error(void);
 
-extern int pthread_setcancelstate(int state, int *before);
-
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
