@@ -4,31 +4,15 @@
 
 mod model;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use loom::thread;
-use model::explore;
+use model::answers;
 use softfault_engine_loom::mm::tree::{Contended, Node, Tree, Walk};
 use softfault_engine_loom::slab::Slab;
 
 /// The answer of a lookup: the start it found.
 type Answer = Result<Option<usize>, Contended>;
-
-/// Explores a model and returns all the answers that its lookup gave.
-fn answers(preemptions: usize, model: impl Fn() -> Answer + Send + Sync + 'static) -> Vec<Answer> {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let all = seen.clone();
-    explore(Some(preemptions), move || {
-        let answer = model();
-        let mut all = all.lock().unwrap();
-        if !all.contains(&answer) {
-            all.push(answer);
-        }
-    });
-    let seen = seen.lock().unwrap().clone();
-    println!("{seen:?}");
-    seen
-}
 
 fn slab<const F: usize>(nodes: u32) -> Arc<Slab<Node<F>>> {
     Arc::new(Slab::new(nodes))

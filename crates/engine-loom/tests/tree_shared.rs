@@ -3,10 +3,10 @@
 
 mod model;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use loom::thread::{JoinHandle, spawn};
-use model::explore;
+use model::{answers, explore};
 use softfault_engine_loom::mm::tree::{Contended, Node, NotYet, Spare, Tree, Walk};
 use softfault_engine_loom::slab::Slab;
 
@@ -190,25 +190,6 @@ fn two_leaves_of_three_go() {
         let last = if own { 50 } else { 90 };
         finish(&tree, &with(&tens(4), &[last]));
     });
-}
-
-/// Explores a model and returns all the answers that its lookup gave.
-fn answers(
-    preemptions: usize,
-    model: impl Fn() -> Result<Option<usize>, Contended> + Send + Sync + 'static,
-) -> Vec<Result<Option<usize>, Contended>> {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let all = seen.clone();
-    explore(Some(preemptions), move || {
-        let answer = model();
-        let mut all = all.lock().unwrap();
-        if !all.contains(&answer) {
-            all.push(answer);
-        }
-    });
-    let seen = seen.lock().unwrap().clone();
-    println!("{seen:?}");
-    seen
 }
 
 /// A VMA that moves to the new leaf is found all the time.

@@ -1,5 +1,5 @@
-//! `madvise(2)` POPULATE_READ and POPULATE_WRITE, which wait for the disk for as long as a range is large: with nothing locked, so that
-//! others map meanwhile, and who writes to a file gets its lease. Who serves which part is looked up again from piece to piece.
+//! `madvise(2)` POPULATE_READ and POPULATE_WRITE, which wait for the disk for as long as a range is large. Nothing is locked meanwhile: other
+//! threads map, and a writer of another file gets its lease. The table says again for each piece which server it has.
 
 use crate::table::{self, Table};
 use crate::{call, change, give, inside};

@@ -158,9 +158,9 @@ fn a_limit_that_is_set_by_the_number_of_a_thread_is_the_processs() {
     }
 }
 
-#[test]
-fn a_limit_that_the_kernel_refuses_takes_nothing() {
-    let case = "file-size-refused";
+/// The limit concerns no memory of the program: its mapping stays taken.
+#[track_caller]
+fn nothing_is_handed_back(case: &str) {
     let Some((directory, program)) = program(case) else {
         return;
     };
@@ -174,18 +174,13 @@ fn a_limit_that_the_kernel_refuses_takes_nothing() {
 }
 
 #[test]
+fn a_limit_that_the_kernel_refuses_takes_nothing() {
+    nothing_is_handed_back("file-size-refused");
+}
+
+#[test]
 fn a_limit_of_a_child_takes_nothing_of_its_parent() {
-    let case = "file-size-of-a-child";
-    let Some((directory, program)) = program(case) else {
-        return;
-    };
-    let without = Command::new(&program).arg(case).output().unwrap();
-    for how in ways() {
-        let (output, stats) = with(case, how, (&directory, &program));
-        assert_same(&output, &without, how);
-        let stats = stats.last().expect("its own");
-        assert_eq!((stats.taken(), stats.handed_back()), (1, 0), "{how}");
-    }
+    nothing_is_handed_back("file-size-of-a-child");
 }
 
 #[test]

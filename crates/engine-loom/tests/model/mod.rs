@@ -9,8 +9,9 @@ pub mod rwsem;
 pub mod vma;
 pub mod writable;
 
-use std::sync::Arc;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use softfault_engine_loom::clock::Clock;
 use softfault_engine_loom::mm::backing::VmOps;
@@ -27,6 +28,25 @@ use sync::model::Timeouts;
 /// the environment's: here it has to say that it was through.
 pub fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) -> usize {
     explore_with(preemptions, Timeouts::Never, model)
+}
+
+/// Explores a model and returns all its answers, each once.
+pub fn answers<T: Clone + PartialEq + Debug + Send + 'static>(
+    preemptions: usize,
+    model: impl Fn() -> T + Send + Sync + 'static,
+) -> Vec<T> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let all = seen.clone();
+    explore(Some(preemptions), move || {
+        let answer = model();
+        let mut all = all.lock().unwrap();
+        if !all.contains(&answer) {
+            all.push(answer);
+        }
+    });
+    let seen = seen.lock().unwrap().clone();
+    println!("{seen:?}");
+    seen
 }
 
 /// The same, with timeouts of the caller's choice.

@@ -30,36 +30,33 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     /// If there is one that starts at `start`.
     pub fn insert(&self, start: usize, vma: u32, walk: &mut Walk) -> Result<(), NoNodes> {
         let path = self.path(start, walk);
+        let split = self.nodes_to_split(&path);
         let mut spare = Spare::default();
-        self.fill(&mut spare, self.nodes_to_split(&path))?;
-        self.insert_at(path, (start, vma), &mut spare, &mut Changes::new());
+        self.fill(&mut spare, split)?;
+        self.insert_at((path, split), (start, vma), &mut spare, &mut Changes::new());
         assert!(spare.count == 0);
         self.set_len(self.len() + 1);
         Ok(())
     }
 
-    /// How many nodes one more entry in the leaf of this path takes.
+    /// How many nodes one more entry in the leaf of this path takes: one beside each full node from the leaf up, and one below the
+    /// root if all are full.
     pub(super) fn nodes_to_split(&self, path: &Path) -> usize {
-        let full = self.full(path);
+        let full = (path.nodes().rev())
+            .take_while(|&node| self.node(node).count() == FANOUT)
+            .count();
         full + usize::from(full == path.nodes().len())
     }
 
-    /// Full nodes of a path, from the leaf up.
-    fn full(&self, path: &Path) -> usize {
-        (path.nodes().rev())
-            .take_while(|&node| self.node(node).count() == FANOUT)
-            .count()
-    }
-
-    /// Enters a VMA into the leaf of a path, which begins at the root, or at a node that has room.
+    /// Enters a VMA into the leaf of a path, which begins at the root, or at a node that has room. It takes `split` nodes.
     pub(super) fn insert_at<'a>(
         &'a self,
-        mut path: Path,
+        (mut path, split): (Path, usize),
         (start, vma): (usize, u32),
         spare: &mut Spare,
         changes: &mut Changes<'a, FANOUT>,
     ) {
-        if self.full(&path) == path.nodes().len() {
+        if split > path.nodes().len() {
             let below = spare.take();
             self.push_down(below, changes);
             path.push_below_root(below);
@@ -81,7 +78,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             let parent = self.node(parent);
             let is_last = slot + 1 == parent.count();
             let right = spare.take();
-            key = split(
+            key = split_node(
                 changes.open(node),
                 changes.open(self.node(right)),
                 (at, key, value),
@@ -130,7 +127,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
 ///
 /// A node that is the last of its parent and is added to at its end stays
 /// full: spaces that grow upwards fill their nodes.
-fn split<const FANOUT: usize>(
+fn split_node<const FANOUT: usize>(
     node: &Node<FANOUT>,
     right: &Node<FANOUT>,
     (at, key, value): (usize, usize, u32),

@@ -159,7 +159,8 @@ impl<'a, const FANOUT: usize> LockedLeaf<'a, FANOUT> {
     pub fn insert(mut self, start: usize, vma: u32, spare: &mut Spare) {
         assert!(self.changes.count() == self.path.depth, "room comes first");
         let (tree, path) = (self.tree, self.path);
-        tree.insert_at(path, (start, vma), spare, &mut self.changes);
+        let split = tree.nodes_to_split(&path);
+        tree.insert_at((path, split), (start, vma), spare, &mut self.changes);
         tree.add_len(1);
     }
 
