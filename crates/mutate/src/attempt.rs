@@ -37,6 +37,15 @@ pub struct Binary {
     folder: PathBuf,
 }
 
+/// Tests of a binary.
+#[derive(Debug, Clone, Copy)]
+pub enum Chosen<'a> {
+    /// These, by their whole names.
+    Tests(&'a [&'a str]),
+    /// Those whose names contain one of these; all, where there is none.
+    Matching(&'a [&'a str]),
+}
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub enum Trouble {
@@ -104,23 +113,23 @@ impl Bench {
         Ok(output.lines().filter_map(binary).collect())
     }
 
-    /// Runs a binary, or these tests of it, until one fails or the time is up.
+    /// Runs tests of a binary until one fails or the time is up.
     pub fn test(
         &self,
         binary: &Binary,
-        tests: &[&str],
+        chosen: Chosen<'_>,
         environment: &[(&str, &str)],
         limit: Duration,
     ) -> Result<Ended, Trouble> {
+        let (exact, tests): (&[_], _) = match chosen {
+            Chosen::Tests(tests) => (&["--exact"], tests),
+            Chosen::Matching(parts) => (&[], parts),
+        };
         let mut command = Command::new(&binary.path);
         command
             .current_dir(&binary.folder)
             .args(["--nocapture", "--test-threads", "2"])
-            .args(if tests.is_empty() {
-                &[]
-            } else {
-                &["--exact"][..]
-            })
+            .args(exact)
             .args(tests)
             .envs(environment.iter().copied())
             .env("RUST_BACKTRACE", "0");

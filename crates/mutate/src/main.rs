@@ -11,11 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use softfault_mutate::attempt::{Bench, Binary, Ended, Trouble, work_folder};
+use softfault_mutate::attempt::{Bench, Binary, Chosen, Ended, Trouble, work_folder};
 use softfault_mutate::mutation::{Mutation, all};
 use softfault_mutate::table::{Cell, Row, markdown};
 use softfault_mutate::workspace::{copy_workspace, digest, root};
 use softfault_mutate::world::{Tests, World, models_of};
+
+/// Time for all tests of a world that patches name, on unbroken source.
+const UNBROKEN: Duration = Duration::from_secs(3600);
 
 /// Time for a test that a patch names. Those of unbroken source take seconds.
 fn limit(world: World) -> Duration {
@@ -250,7 +253,7 @@ impl Trial {
             }
             eprint!("unbroken {world}: {} of {file} ...", tests.len());
             let begin = Instant::now();
-            match self.run_named(world, file, &tests) {
+            match self.run_named(world, file, &tests, UNBROKEN) {
                 Ok(Ended::Passed) => self.known.insert(key, Cell::Missed { in_part: false }),
                 Err(Trouble::Stopped) => return Err("stopped".into()),
                 ended => return Err(format!("{file} on unbroken source: {ended:?}")),
@@ -278,7 +281,7 @@ impl Trial {
             seconds: begin.elapsed().as_secs_f32(),
         };
         let ended = match named {
-            Some(catch) => match self.run_named(world, &catch.file, &[&catch.test]) {
+            Some(catch) => match self.run_named(world, &catch.file, &[&catch.test], limit(world)) {
                 Ok(Ended::Passed) => Ok(Cell::Missed { in_part: false }),
                 Ok(Ended::TimeOut) => Ok(hung(world, &catch.file)),
                 Ok(Ended::Failed(test, why)) => Ok(caught(&catch.file, test, why)),
@@ -292,13 +295,19 @@ impl Trial {
         }
     }
 
-    fn run_named(&self, world: World, file: &str, names: &[&str]) -> Result<Ended, Trouble> {
+    fn run_named(
+        &self,
+        world: World,
+        file: &str,
+        names: &[&str],
+        limit: Duration,
+    ) -> Result<Ended, Trouble> {
         let all = world.tests();
         let has = |tests: &&Tests| tests.files.contains(&file);
         let tests = all.iter().find(has).unwrap_or(&all[0]);
         let binaries = self.bench.build(tests, &[file])?;
         let binary = binaries.first().expect("a test file is a binary");
-        self.bench.test(binary, names, &[], limit(world))
+        self.bench.test(binary, Chosen::Tests(names), &[], limit)
     }
 
     /// Runs the world's tests in the time that is left.
@@ -308,30 +317,29 @@ impl Trial {
         world: World,
         caught: impl Fn(&str, String, String) -> Cell,
     ) -> Result<Cell, Trouble> {
+        let mut modules = Vec::new();
+        if world == World::Loom {
+            let paths = (mutation.edits.iter()).map(|edit| edit.path.to_string_lossy());
+            modules = (paths.flat_map(|path| models_of(&path)))
+                .map(|module| format!("{module}::"))
+                .collect();
+            if modules.is_empty() {
+                return Ok(Cell::None);
+            }
+        }
+        let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
         let mut binaries: Vec<Binary> = Vec::new();
         for tests in world.tests() {
-            let mut files = tests.files.to_vec();
-            if world == World::Loom {
-                let paths = mutation
-                    .edits
-                    .iter()
-                    .map(|edit| edit.path.to_string_lossy());
-                files = paths.flat_map(|path| models_of(&path)).copied().collect();
-                files.dedup();
-                if files.is_empty() {
-                    return Ok(Cell::None);
-                }
-            }
-            let mut built = self.bench.build(tests, &files)?;
+            let mut built = self.bench.build(tests, tests.files)?;
             // In the order of the list: the most likely to notice is first.
-            let place = |binary: &Binary| files.iter().position(|file| *file == binary.name);
+            let place = |binary: &Binary| tests.files.iter().position(|file| *file == binary.name);
             built.sort_by_key(place);
             binaries.extend(built);
         }
         let begin = Instant::now();
         for binary in &binaries {
             let left = self.seconds.saturating_sub(begin.elapsed());
-            match self.bench.test(binary, &[], world.in_short(), left)? {
+            match (self.bench).test(binary, Chosen::Matching(&modules), world.in_short(), left)? {
                 Ended::Passed => {}
                 Ended::Failed(test, why) => return Ok(caught(&binary.name, test, why)),
                 Ended::TimeOut => return Ok(Cell::Missed { in_part: true }),

@@ -3,7 +3,6 @@
 //!
 //! ```text
 //! # the broken rule, in a line
-//! # caught by: <test file>::<test>              of crates/engine-loom/tests
 //! # caught by: <world> <module>::<test>         of the world's tests, which are one program
 //! # caught by: library <test file>::<test>      of crates/softfault/tests, or of those of the C library, which are `c` and
 //!                                             `twins`, or of `softfault run`, which are `run`
@@ -43,12 +42,11 @@ pub struct Catch {
 
 impl Catch {
     fn read(line: &str) -> Result<Self, String> {
-        let (world, place) = match line.trim().split_once(' ') {
-            Some((world, place)) => (world.parse()?, place),
-            None => (World::Loom, line.trim()),
-        };
+        let (world, place) = (line.trim().split_once(' ')).ok_or("'caught by' names no world")?;
+        let world = world.parse()?;
         // A single binary needs no name.
         let (file, test) = match world {
+            World::Loom => ("models", place),
             World::Shuttle => ("scenarios", place),
             World::Std => ("parts", place),
             _ => (place.split_once("::")).ok_or("'caught by' is not <test file>::<test name>")?,

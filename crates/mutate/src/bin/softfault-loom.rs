@@ -1,4 +1,4 @@
-//! `softfault-loom [TEST FILE...]`: runs the models under a loom that reorders
+//! `softfault-loom [NAME...]`: runs the models, or those whose names contain one of these, under a loom that reorders
 //! more than loom 0.7.2 does (see `crates/sync-loom/loom-0.7.2.patch`), in
 //! a copy of the workspace and with a copy of loom. Takes minutes where
 //! `cargo test` takes one.
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(files: &[String]) -> Result<bool, String> {
+fn run(names: &[String]) -> Result<bool, String> {
     let root = root();
     let work = work_folder(&root).with_file_name("loom");
     let (source, loom) = (work.join("source"), work.join("loom-0.7.2"));
@@ -41,8 +41,8 @@ fn run(files: &[String]) -> Result<bool, String> {
             loom.display().to_string()
         ))
         .args(["test", "--offline", "-p", "softfault-engine-loom"])
-        .args(files.iter().flat_map(|file| ["--test", file]))
         .args(["--", "--nocapture"])
+        .args(names)
         .env("CARGO_TARGET_DIR", work.join("target"))
         .env("RUST_BACKTRACE", "0")
         .status()
