@@ -139,13 +139,16 @@ fn parse(scenario: &str) -> (Vec<c_long>, i32, Since) {
     (names.iter().map(number).collect(), errno, since)
 }
 
-fn run(test: &str, names: &str, errno: i32, since: Since) -> Row {
+fn run(test: &str, file: &File, names: &str, errno: i32, since: Since) -> Row {
     let since = match since {
         Since::TheStart => "start",
         Since::TheMaps => "maps",
     };
     let mut command = child::command(test, &format!("{names} {errno} {since}"));
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(file.try_clone().unwrap())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let (out, end) = watch(child);
     let steps = out.lines().filter_map(|line| line.split_once(": "));
@@ -250,13 +253,14 @@ fn a_call_that_is_denied_from_the_start_is_named_or_done_without() {
     if is_row() {
         return;
     }
+    let file = work::file();
     for &(name, _, outcome) in CALLS {
         // The parts that are done without may depend on the errno.
         let both = USUAL.split(',').any(|usual| usual == name) || name.starts_with("io_");
         let both = both || !matches!(outcome, Works);
         let errnos = [libc::EPERM, libc::ENOSYS];
         for &errno in &errnos[..if both { 2 } else { 1 }] {
-            let row = run(TEST, name, errno, Since::TheStart);
+            let row = run(TEST, &file, name, errno, Since::TheStart);
             row.check(&format!("{name}, errno {errno}"), outcome);
         }
     }
@@ -270,11 +274,12 @@ fn a_call_that_is_denied_later_is_no_hang_and_no_wrong_byte() {
     if is_row() {
         return;
     }
+    let file = work::file();
     let works = CALLS
         .iter()
         .map(|&(name, _, outcome)| (name, matches!(outcome, Works)));
     for (name, works) in works.filter(|(name, _)| *name != "madvise") {
-        let row = run(TEST, name, libc::EPERM, Since::TheMaps);
+        let row = run(TEST, &file, name, libc::EPERM, Since::TheMaps);
         let ends: &[&str] = if works { &["ok"] } else { &["ok", "signal 7"] };
         assert!(ends.contains(&&row.end[..]), "{name}: {row:#?}");
     }
@@ -286,15 +291,16 @@ fn calls_that_are_denied_together_are_done_without_or_named() {
     if is_row() {
         return;
     }
+    let file = work::file();
     let all: Vec<_> = CALLS
         .iter()
         .filter(|(_, _, outcome)| matches!(outcome, Works))
         .map(|(name, ..)| *name)
         .collect();
     for errno in [libc::EPERM, libc::ENOSYS] {
-        let row = run(TEST, USUAL, errno, Since::TheStart);
+        let row = run(TEST, &file, USUAL, errno, Since::TheStart);
         row.check("the usual ones", NoEngine("madvise"));
-        let row = run(TEST, &all.join(","), errno, Since::TheStart);
+        let row = run(TEST, &file, &all.join(","), errno, Since::TheStart);
         row.check("all that can be done without", Works);
     }
 }

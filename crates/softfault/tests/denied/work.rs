@@ -7,6 +7,7 @@ use softfault::{Advice, Engine, HugeBacking, HugeMemory, Mmap, MmapOptions, Rema
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 const PAGE: usize = 4096;
@@ -44,8 +45,8 @@ fn wrong(what: &str) -> ! {
     std::process::exit(9);
 }
 
-/// A file, opened for the library and for comparing.
-fn file() -> File {
+/// A file for the rows of a test, each of which gets it as its standard input.
+pub fn file() -> File {
     let mut bytes = vec![0; FILE_PAGES * PAGE];
     for (page, bytes) in bytes.chunks_mut(PAGE).enumerate() {
         bytes[..8].copy_from_slice(&word(page).to_ne_bytes());
@@ -68,7 +69,7 @@ fn look(name: &str, bytes: &[u8], page: usize, expected: u64) {
 
 /// All that a program may want, where `calls` answer `errno` since then.
 pub fn run(calls: &[c_long], errno: i32, since: Since) {
-    let file = file();
+    let file = File::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let other = File::open("/proc/self/exe").unwrap();
     let huge = HugeMemory::builder().backing(HugeBacking::Ordinary);
     if since == Since::TheStart {
