@@ -1,10 +1,13 @@
-//! Memory by the page: plain allocations, here.
+//! Memory by the page: plain allocations, here, and the kernel's own memory where that is large: few pages of it are touched, and an
+//! allocation would set all of them to zeros, in each schedule.
 
 use core::alloc::Layout;
 use core::cell::RefCell;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 const PAGE: usize = 4096;
+/// Bytes that are mapped, and not allocated.
+const LARGE: usize = 1 << 20;
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes.max(1), PAGE).expect("a mapping's size fits the address space")
@@ -12,8 +15,17 @@ fn layout(bytes: usize) -> Layout {
 
 /// Allocates `bytes` of zeroed, page-aligned memory.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
-    // SAFETY: the layout's size is not zero.
-    NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(bytes)) })
+    if bytes < LARGE {
+        // SAFETY: the layout's size is not zero.
+        return NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(bytes)) });
+    }
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping, where the kernel has room.
+    let addr = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    NonNull::new(addr.cast()).filter(|_| addr != libc::MAP_FAILED)
 }
 
 /// Memory that may be used once it is [opened](open): here it may be at once. The error
@@ -36,8 +48,14 @@ pub unsafe fn open(_addr: NonNull<u8>, _bytes: usize) -> bool {
 /// # Safety
 /// `addr` and `bytes` are those of one `map`, and nothing uses it any more.
 pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
-    // SAFETY: the caller owns the whole allocation, made with this layout.
-    unsafe { std::alloc::dealloc(addr.as_ptr(), layout(bytes)) };
+    if bytes < LARGE {
+        // SAFETY: the caller owns the whole allocation, which `map` made with this layout, since it is small.
+        unsafe { std::alloc::dealloc(addr.as_ptr(), layout(bytes)) };
+        return;
+    }
+    // SAFETY: the caller owns the whole mapping, which `map` made since it is large, and nothing uses it any more.
+    let unmapped = unsafe { libc::munmap(addr.as_ptr().cast(), bytes) };
+    assert_eq!(unmapped, 0);
 }
 
 thread_local! {

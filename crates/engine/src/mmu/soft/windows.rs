@@ -20,8 +20,13 @@ use core::ops::Range;
 const END: usize = 1 << 47;
 /// Bytes of an arena: whole tables of every level below the root, so that none serves two parts.
 const ARENA: usize = 1 << 40;
-/// Arenas, in the upper half. Processors have one number modulo this.
-const ARENAS: usize = 64;
+/// Arenas, in the upper half. Processors have one number modulo this. Few where the world has few processors: a model looks at every
+/// lock there is, in each of its steps.
+const ARENAS: usize = if sync::PROCESSORS < 64 {
+    sync::PROCESSORS
+} else {
+    64
+};
 /// Where they begin.
 const FIRST_ARENA: usize = END - ARENAS * ARENA;
 /// The largest window of an arena.
