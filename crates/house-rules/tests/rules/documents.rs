@@ -178,7 +178,10 @@ pub const COUNTS: Rule = Rule {
         &[
             ("docs/proof-loom.md", "| `a` | x | 1 |\n| | | **1** |"),
             ("docs/proof.md", "1 models"),
-            ("crates/engine-loom/tests/models/a.rs", "#[test]\nfn one() {}"),
+            (
+                "crates/engine-loom/tests/models/a.rs",
+                "#[test]\nfn one() {}",
+            ),
         ],
         &[
             (
@@ -186,7 +189,10 @@ pub const COUNTS: Rule = Rule {
                 "| `a` | x | 1 |\n| `a::one` | 3 |\n| | | **1** |",
             ),
             ("docs/proof.md", "2 models"),
-            ("crates/engine-loom/tests/models/a.rs", "#[test]\nfn one() {}"),
+            (
+                "crates/engine-loom/tests/models/a.rs",
+                "#[test]\nfn one() {}",
+            ),
         ],
         // A scenario more than the text says.
         &[
@@ -216,7 +222,10 @@ pub const COUNTS: Rule = Rule {
             "crates/engine-shuttle/tests/scenarios/found.rs",
             "#[test]\nfn one() {}",
         ),
-        ("crates/engine-loom/tests/models/a.rs", "#[test]\nfn one() {}"),
+        (
+            "crates/engine-loom/tests/models/a.rs",
+            "#[test]\nfn one() {}",
+        ),
         (
             "crates/engine-loom/tests/models/completeness.rs",
             "#[test]\nfn no_model() {}",
