@@ -63,7 +63,7 @@ pub enum MmapVerbs {
     /// Each verb holds `mmap_lock` for write: Linux.
     #[default]
     Alone,
-    /// A map into a gap and an unmap of a whole mapping, of memory that nothing else shows, share
+    /// A map into a gap and an unmap of a whole mapping, of memory that nothing else shows, where its window is, share
     /// `mmap_lock`, with `lock=refcount` and `reuse=typesafe`.
     Shared,
 }

@@ -97,7 +97,7 @@ impl VmOps for Own {
         core::ptr::without_provenance(self.0)
     }
 
-    fn is_alone(&self, _pgoff: u64, _bytes: usize) -> bool {
+    fn is_alone(&self, _pgoff: u64, _range: &Range<usize>) -> bool {
         true
     }
 }

@@ -1,8 +1,13 @@
 //! A fault against `munmap`: of its own VMA, of a part of it, of a neighbour;
 //! and against a mapping that takes the slot of the VMA that went.
 
-use crate::scene::{directed, map_file, map_zeros, read, unmap, write};
-use softfault_oracle::Stage;
+use crate::scene::{directed, explore, map_file, map_zeros, read, unmap, write};
+use softfault_engine_shuttle::PAGE_SIZE;
+use softfault_engine_shuttle::anon::Anonymous;
+use softfault_engine_shuttle::fault::{self, NeverInterrupted, Stop};
+use softfault_oracle::{Rig, Stage};
+use sync::Arc;
+use sync::thread::spawn;
 
 #[test]
 fn fault_against_unmap() {
@@ -72,4 +77,56 @@ fn access_against_reuse_of_its_frame() {
             vec![write(0, 2..4)],
         ],
     );
+}
+
+/// Memory is mapped where its window is, and unmapped, and the next has the same addresses: a core that touches them all the time,
+/// and buffers what it finds, sees none of the memory before.
+#[test]
+fn fault_against_the_next_window() {
+    explore("fault_against_the_next_window", 2_000, |seed| {
+        let policies = Stage::default().with_policies_of(seed).policies;
+        let rig = Arc::new(Rig::with_policies(2048, policies));
+        let window = || Anonymous::new(rig.node.clone(), PAGE_SIZE).unwrap();
+        let first = window();
+        let addr = first.addresses().start;
+        rig.map_anonymous(&first);
+        let toucher = {
+            let rig = rig.clone();
+            spawn(move || {
+                let mut core = rig.mmu.core().unwrap();
+                let mut last = 0;
+                for _ in 0..5 {
+                    let mut byte = [0];
+                    match fault::read_at(&mut core, &rig.space, addr, &mut byte, &NeverInterrupted)
+                    {
+                        Ok(()) if byte == [0] => {}
+                        Ok(()) => {
+                            assert!(byte[0] >= last, "{byte:?} after {last}");
+                            last = byte[0];
+                        }
+                        Err(stopped) => assert!(matches!(stopped.why, Stop::Error(_))),
+                    }
+                }
+            })
+        };
+        let mut anon = first;
+        for round in 1..=3 {
+            if round > 1 {
+                drop(anon);
+                anon = window();
+                assert_eq!(anon.addresses().start, addr);
+                rig.map_anonymous(&anon);
+                assert_eq!(rig.touch(addr), Ok(0));
+            }
+            rig.write(addr, &[round]).unwrap();
+            assert_eq!(rig.touch(addr), Ok(round));
+            rig.unmap(anon.addresses());
+            while !Anonymous::is_unused(&anon) {
+                sync::thread::yield_now();
+            }
+        }
+        toucher.join().unwrap();
+        drop(anon);
+        Arc::into_inner(rig).unwrap().finish();
+    });
 }

@@ -94,8 +94,9 @@ pub trait VmOps: Any + Send + Sync + fmt::Debug {
         None
     }
 
-    /// True if `bytes` from a `pgoff` on are all of its pages, and no two VMAs ever show the same one.
-    fn is_alone(&self, _pgoff: u64, _bytes: usize) -> bool {
+    /// True if a VMA of this range, which shows its pages from a `pgoff` on, shows all of them where nothing else is mapped before
+    /// they are zapped, and no two VMAs ever show the same one.
+    fn is_alone(&self, _pgoff: u64, _range: &Range<usize>) -> bool {
         false
     }
 
@@ -182,10 +183,10 @@ impl Backing {
 }
 
 impl Attributes {
-    /// True if a range of so many bytes shows all that there is of the backing.
-    pub(super) fn is_alone(&self, bytes: usize) -> bool {
+    /// True if this range shows all that there is of the backing, at a place that is the backing's own.
+    pub(super) fn is_alone(&self, range: &Range<usize>) -> bool {
         let ops = self.backing.ops();
-        ops.is_some_and(|ops| ops.is_alone(self.pgoff, bytes))
+        ops.is_some_and(|ops| ops.is_alone(self.pgoff, range))
     }
 
     /// The page of the backing that lies so many bytes after the VMA's start.

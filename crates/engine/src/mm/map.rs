@@ -30,7 +30,7 @@ impl AddressSpace {
         }
         attributes.check_alignment(&range)?;
         let mut claimed = false;
-        if attributes.is_alone(range.len())
+        if attributes.is_alone(&range)
             && let Some(mmap) = self.mmap_lock.share()
         {
             claimed = ops.is_some_and(|ops| ops.claim(self.id()));

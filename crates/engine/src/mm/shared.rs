@@ -19,7 +19,10 @@
 //! ```
 //!
 //! **Which ranges.** The backing is alone ([`VmOps::is_alone`](super::backing::VmOps::is_alone)): the range shows all of its pages,
-//! and no other VMA shows one. So no neighbour has the same backing, nothing merges, and no two unmaps meet in one page table.
+//! and no other VMA shows one. So no neighbour has the same backing, nothing merges, and no two unmaps meet in one page table. And
+//! the range is the backing's own: a window's addresses. Between u6 and u8 others may map what they like beside this verb, while
+//! cores still have translations of the old pages; but not here, for these addresses are given out again after u8. Memory that
+//! is shown elsewhere, as a child of fork has it, goes by `mmap_lock` for write, which keeps the next map away until u8.
 //! The range has to lie within the bounds of one leaf; and where a leaf goes, another has to stay beside it. All else goes by
 //! `mmap_lock` for write, and the verb says so by `None`.
 //!

@@ -270,7 +270,7 @@ impl Vma {
         );
         // SAFETY: it is attached, and its attributes stay: to detach it, a verb takes this leaf first, and to change it, a verb holds
         // `mmap_lock` for write, which is shared here.
-        unsafe { self.with_attributes(|attributes| attributes.is_alone(range.len())) }
+        unsafe { self.with_attributes(|attributes| attributes.is_alone(&range)) }
     }
 
     fn clear_at(&self) -> Attributes {

@@ -3,13 +3,16 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
+use softfault_engine::anon::Anonymous;
+use softfault_engine::fault::{self, NeverInterrupted};
 use softfault_engine::mm::backing::VmOps;
-use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, MmError};
-use softfault_engine::policy::{MmapVerbs, SpaceLocks};
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, MmError, Protection};
+use softfault_engine::policy::{MmapVerbs, Policies, SpaceLocks};
 use softfault_engine::{Clock, PAGE_SIZE};
-use softfault_oracle::Random;
+use softfault_oracle::{Random, Rig};
 use sync::Arc;
 
 const THREADS: usize = 6;
@@ -38,8 +41,8 @@ impl VmOps for Own {
         core::ptr::without_provenance(self.number as usize)
     }
 
-    fn is_alone(&self, pgoff: u64, bytes: usize) -> bool {
-        pgoff == 0 && bytes == self.pages * PAGE_SIZE
+    fn is_alone(&self, pgoff: u64, range: &Range<usize>) -> bool {
+        pgoff == 0 && range.len() == self.pages * PAGE_SIZE
     }
 }
 
@@ -153,10 +156,10 @@ fn each_page_has_one_mapping_at_most() {
                     let Some(read) = read else { continue };
                     assert_eq!(read.vma().space(), space.id());
                     assert!(read.vma().range().contains(&address));
-                    let bytes = read.vma().range().len();
+                    let range = read.vma().range();
                     read.with(|now| {
                         let ops = now.backing.ops().unwrap();
-                        assert!(ops.is_alone(now.pgoff, bytes), "{now:?}");
+                        assert!(ops.is_alone(now.pgoff, &range), "{now:?}");
                     });
                     found.fetch_add(1, Ordering::Relaxed);
                 }
@@ -171,7 +174,7 @@ fn each_page_has_one_mapping_at_most() {
                     let (range, now) = (vma.range(), vma.attributes(&mmap));
                     assert!(end <= range.start, "two VMAs overlap");
                     let ops = now.backing.ops().unwrap();
-                    assert!(ops.is_alone(now.pgoff, range.len()), "{now:?}");
+                    assert!(ops.is_alone(now.pgoff, &range), "{now:?}");
                     end = range.end;
                 });
                 drop(mmap);
@@ -186,4 +189,66 @@ fn each_page_has_one_mapping_at_most() {
     }
     // Many verbs did not hold the lock alone: forks are the only others that come all the time.
     println!("{:?}", space.lock_stats());
+}
+
+/// Where no window is.
+const ELSEWHERE: usize = 0x7100_0000_0000;
+
+fn rig() -> Rig {
+    let policies = Policies {
+        mmap_verbs: MmapVerbs::Shared,
+        ..Policies::default()
+    };
+    Rig::with_policies(4096, policies)
+}
+
+fn written(backing: Backing) -> Attributes {
+    Attributes {
+        backing,
+        protection: Protection::ReadWrite,
+        ..Attributes::default()
+    }
+}
+
+/// While memory is unmapped that another core has touched, that core's thread maps other memory in its place. It never reads what
+/// was there before, and what it writes stays.
+#[test]
+fn what_is_mapped_in_the_place_of_other_memory_shows_none_of_it() {
+    let rig = rig();
+    let range = ELSEWHERE..ELSEWHERE + 4 * PAGE_SIZE;
+    let memory = || Anonymous::new(rig.node.clone(), range.len()).unwrap();
+    let (old, new) = (memory(), memory());
+    rig.space.mmap(range.clone(), written(old.into())).unwrap();
+    let (touched, is_touched) = mpsc::channel();
+    let (begun, has_begun) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let (rig, place) = (&rig, range.clone());
+        scope.spawn(move || {
+            let mut core = rig.mmu.core().unwrap();
+            let never = &NeverInterrupted;
+            fault::write_at(&mut core, &rig.space, ELSEWHERE, b"old!", never).unwrap();
+            touched.send(()).unwrap();
+            has_begun.recv().unwrap();
+            rig.space.mmap(place, written(new.into())).unwrap();
+            let mut bytes = *b"....";
+            fault::read_at(&mut core, &rig.space, ELSEWHERE, &mut bytes, never).unwrap();
+            assert_eq!(bytes, [0; 4]);
+            fault::write_at(&mut core, &rig.space, ELSEWHERE, b"mine", never).unwrap();
+            // Nobody waits for it any more.
+            let _ = done.send(());
+        });
+        is_touched.recv().unwrap();
+        let unmapped = rig.space.munmap(range.clone(), |_, _| {
+            begun.send(()).unwrap();
+            // A map that need not wait for the end of this is done by then.
+            let _ = is_done.recv_timeout(Duration::from_millis(200));
+        });
+        unmapped.unwrap();
+    });
+    let mut bytes = *b"....";
+    rig.read(ELSEWHERE, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"mine");
+    rig.unmap(range);
+    rig.finish();
 }

@@ -96,8 +96,9 @@ impl VmOps for AnonVmOps {
         Ok(self.0.move_to(to)?)
     }
 
-    fn is_alone(&self, pgoff: u64, bytes: usize) -> bool {
-        pgoff == 0 && bytes == self.0.addresses().len()
+    /// Where the window is: its addresses are nobody else's until it has been zapped and released.
+    fn is_alone(&self, pgoff: u64, range: &Range<usize>) -> bool {
+        pgoff == 0 && *range == self.0.addresses()
     }
 
     fn removed(&self, pgoff: u64, bytes: usize, gather: &mut MmuGather) -> bool {
