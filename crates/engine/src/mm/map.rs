@@ -29,17 +29,17 @@ impl AddressSpace {
             return Err(MmError::Overflow);
         }
         attributes.check_alignment(&range)?;
-        let mut claimed = false;
         if attributes.is_alone(&range)
             && let Some(mmap) = self.mmap_lock.share()
+            && ops.is_some_and(|ops| ops.claim(self.id()))
+            && let Some(done) = self.mmap_shared(&mmap, &range, &attributes)
         {
-            claimed = ops.is_some_and(|ops| ops.claim(self.id()));
-            if claimed && let Some(done) = self.mmap_shared(&mmap, &range, &attributes) {
-                return done;
-            }
+            return done;
         }
         let mmap = self.write_lock(&range);
-        if ops.is_some_and(|ops| !claimed && !ops.claim(self.id()))
+        // Not by what `claim` said before: others may have mapped it since. It also says to the backing, with nobody beside it, that
+        // it is mapped.
+        if ops.is_some_and(|ops| !ops.claim(self.id()))
             && self.shows(&mmap, &attributes.backing, attributes.pgoff..end)
         {
             return Err(MmError::Overlap);

@@ -2,7 +2,7 @@
 //! `mmap_lock`, and verbs that hold it alone come between.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -250,5 +250,95 @@ fn what_is_mapped_in_the_place_of_other_memory_shows_none_of_it() {
     rig.read(ELSEWHERE, &mut bytes).unwrap();
     assert_eq!(&bytes, b"mine");
     rig.unmap(range);
+    rig.finish();
+}
+
+/// Memory that one VMA may show, and which is alone in one range.
+#[derive(Debug)]
+struct Once {
+    own: Range<usize>,
+    space: AtomicU64,
+    is_claimed: AtomicBool,
+    /// How long a thread stays in its claim.
+    stay: Duration,
+}
+
+#[derive(Debug)]
+struct OnceOps(Arc<Once>);
+
+impl VmOps for OnceOps {
+    fn object(&self) -> *const () {
+        Arc::as_ptr(&self.0).cast()
+    }
+
+    fn is_alone(&self, pgoff: u64, range: &Range<usize>) -> bool {
+        pgoff == 0 && *range == self.0.own
+    }
+
+    fn claim(&self, space: u64) -> bool {
+        let (set, failed) = (Ordering::SeqCst, Ordering::SeqCst);
+        let claimed = self.0.space.compare_exchange(0, space, set, failed);
+        if claimed.is_ok() {
+            self.0.is_claimed.store(true, set);
+            let since = Instant::now();
+            while since.elapsed() < self.0.stay {
+                std::hint::spin_loop();
+            }
+        }
+        claimed.is_ok()
+    }
+}
+
+/// One claims the memory and cannot map it beside others, since its range does not lie in one leaf; the other waits for the end of that,
+/// and may be the first to have `mmap_lock` for write.
+#[test]
+fn two_maps_of_one_memory_are_one() {
+    const ROUNDS: usize = 4000;
+    let rig = rig();
+    let far = ELSEWHERE + (1 << 30)..ELSEWHERE + (1 << 30) + 2 * PAGE_SIZE;
+    let filler = |n: usize| ELSEWHERE + n * 4 * PAGE_SIZE;
+    let fill = |n: usize| filler(n)..filler(n) + PAGE_SIZE;
+    // In order: all leaves but the last are full.
+    for n in 0..60 {
+        let memory = Anonymous::new(rig.node.clone(), PAGE_SIZE).unwrap();
+        rig.space.mmap(fill(n), written(memory.into())).unwrap();
+    }
+    let bounds = [20, 40];
+    for bound in bounds {
+        rig.unmap(fill(bound));
+    }
+    let mut firsts = [0; 2];
+    for round in 0..ROUNDS {
+        let bound = filler(bounds[round % 2]);
+        let own = bound - PAGE_SIZE..bound + PAGE_SIZE;
+        let memory = Arc::new(Once {
+            own: own.clone(),
+            space: AtomicU64::new(0),
+            is_claimed: AtomicBool::new(false),
+            stay: Duration::from_micros(2 + round as u64 % 16),
+        });
+        let map = |range: Range<usize>| {
+            let attributes = written(Backing::new(OnceOps(memory.clone())));
+            rig.space.mmap(range, attributes)
+        };
+        let both = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                while !memory.is_claimed.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                map(far.clone())
+            });
+            [map(own.clone()), other.join().unwrap()]
+        });
+        let first = both.iter().position(|mapped| mapped.is_ok()).unwrap();
+        assert_eq!(both[1 - first], Err(MmError::Overlap), "round {round}");
+        firsts[first] += 1;
+        rig.unmap(own);
+        rig.unmap(far.clone());
+    }
+    println!("{firsts:?} maps");
+    for n in (0..60).filter(|n| !bounds.contains(n)) {
+        rig.unmap(fill(n));
+    }
     rig.finish();
 }
