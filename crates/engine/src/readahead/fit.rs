@@ -86,14 +86,16 @@ impl Stream {
         {
             return Some(Fit::Next(steps));
         }
-        let late = steps(self.next, event.page, -self.stride, event.file_pages)?;
+        // From the touch to `next`: a stride of half of 2^32 pages has no opposite.
+        let late = steps(event.page, self.next, self.stride, event.file_pages)?;
         (late <= LATE).then_some(Fit::Behind)
     }
 }
 
-/// Steps of `stride` from `next` to `page`; none if it is not on the way.
+/// Steps of `stride` from one page to another; none if it is not on the way.
 fn steps(next: u64, page: u64, stride: i32, file_pages: u64) -> Option<u64> {
-    let next = next % file_pages;
+    // The file may have been longer.
+    let (next, page) = (next % file_pages, page % file_pages);
     let (from, to) = if stride > 0 {
         (next, page)
     } else {

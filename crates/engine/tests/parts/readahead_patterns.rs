@@ -398,3 +398,24 @@ fn small_files_are_read_to_their_end() {
         assert_eq!(model.read, file_pages);
     }
 }
+
+/// Half of the pages that the history tells apart: the distance is the same in both directions.
+#[test]
+fn a_stride_of_eight_tebibytes_has_a_direction() {
+    const FILE: u64 = 1 << 34;
+    let limits = limits(FILE);
+    let mut policy = ReadAhead::new(FILE);
+    let mut touch = |page: u64| {
+        let (pages, none) = (page..page + 1, Mapped::default());
+        let plan = policy.touch(page, pages, Touch::Miss, none, Advice::Normal, &limits);
+        if !plan.ahead.is_empty() {
+            policy.submitted(plan.ahead.len() as u32, None);
+        }
+        plan
+    };
+    for step in 0..7 {
+        assert_eq!(touch(1000 + (step << 31)).demand.start, 1000 + (step << 31));
+    }
+    // Streams are asked whether it is one of their late touches.
+    assert!(touch(777_777).ahead.is_empty());
+}
