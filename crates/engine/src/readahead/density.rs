@@ -465,6 +465,11 @@ impl Density {
     /// pages are absent still, and no loan.
     pub(super) fn refused(&mut self, page: u64) {
         self.pause = PAUSE;
+        self.absent(page);
+    }
+
+    /// The same, of a reading that was not tried: others go on.
+    pub(super) fn absent(&mut self, page: u64) {
         let (number, pages) = self.last;
         let pages = pages.and(&Pages::range(page % AREA..AREA));
         if page / AREA == number

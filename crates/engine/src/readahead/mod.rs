@@ -323,6 +323,13 @@ impl ReadAhead {
         self.recogniser.submitted(pages, refused);
     }
 
+    /// Nothing of the last plan's `ahead`, which begins with `page`, is going to be read: its touch will be told again. In the
+    /// place of `submitted`.
+    pub fn withdrawn(&mut self, page: u64) {
+        let page = self.logical(page);
+        self.recogniser.withdrawn(page);
+    }
+
     /// Pages that a plan demanded were not read: no memory, or somebody else was at work on
     /// them. If the touched page is one of them, the touch will be told again.
     pub fn unread(&mut self, pages: Range<u64>) {

@@ -245,6 +245,17 @@ impl Recogniser {
         self.accuracy.submitted(pages);
     }
 
+    /// Nothing of the last plan's `ahead`, which begins with `page`, is going to be read.
+    pub(super) fn withdrawn(&mut self, page: u64) {
+        let (index, planned) = self.last;
+        match self.streams.get_mut(usize::from(index)) {
+            _ if planned == 0 => {}
+            Some(stream) => stream.withdrawn(planned),
+            None => self.density.absent(page),
+        }
+        self.last.1 = 0;
+    }
+
     /// Pages that a plan demanded were not read: no memory, or somebody else was at work on
     /// them. If the touched page is one of them, the touch will be told again.
     pub(super) fn unread(&mut self, pages: Range<u64>) {

@@ -129,6 +129,13 @@ impl Stream {
         }
     }
 
+    /// So many pages, all that was planned last, are not going to be read.
+    pub(super) fn withdrawn(&mut self, pages: u32) {
+        let pages = saturate(u64::from(pages));
+        self.ahead = self.ahead.saturating_sub(pages);
+        self.planned = self.planned.saturating_sub(pages);
+    }
+
     /// True if nothing came for so long that the page it expects would be
     /// touched by chance: in a file of n pages random access meets any of them
     /// once in n touches.

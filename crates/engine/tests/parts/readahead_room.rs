@@ -1,8 +1,10 @@
 //! Read-ahead over a node: its plans find room, and pages that find none are planned again.
 
-use crate::files::pages;
+use crate::files::{pages, random};
 use crate::readahead_model::Rng;
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::budget::Budget;
+use softfault_engine::fault::{self, Begun, FaultFlags, Interrupt, Outcome};
 use softfault_oracle::{Rig, TestStore};
 use std::ops::Range;
 
@@ -84,4 +86,89 @@ fn refused_pages_are_planned_again() {
     let order = shuffled(0..16384, 64, 4);
     let fewer = misses(4096, 2, &order);
     assert!(fewer <= 3500, "{fewer} of {} touches", order.len());
+}
+
+struct Now;
+
+impl Interrupt for Now {
+    fn pending(&self) -> bool {
+        true
+    }
+}
+
+/// A touch of this page: the pages that it read ahead, if it was a miss.
+fn read_ahead(rig: &Rig, store: &TestStore, page: usize, addr: usize) -> Vec<u64> {
+    let before = store.reads().len();
+    assert_eq!(rig.touch(addr), Ok(store.byte(pages(page))));
+    let reads = store.reads().split_off(before);
+    let page = page as u64;
+    if !reads.iter().any(|read| read.contains(&page)) {
+        return Vec::new();
+    }
+    let ahead = reads.into_iter().flatten();
+    ahead.filter(|&read| read != page).collect()
+}
+
+/// Frames that a pool begins with.
+const CHUNK_PAGES: usize = 512;
+
+/// More pages than a stream reads ahead that begins by chance.
+const MUCH: usize = 16;
+
+/// Reads a file in an order up to the first touch that reads much ahead; returns its number, and the pages. If that touch is `refused`, it
+/// finds no frame, and comes back when there are some.
+fn first_ahead(order: &[u64], refused: Option<usize>) -> (usize, Vec<u64>) {
+    let parent = Budget::new(1 << 20);
+    let rig = Rig::within(1 << 14, &parent);
+    let store = TestStore::with_queue(pages(16384), 128);
+    let cache = rig.map(&store);
+    let start = cache.addresses().start;
+    let others = TestStore::new(pages(2048));
+    let (others_cache, others_start) = random(&rig, &others);
+    let mut found = None;
+    for (number, &page) in order.iter().enumerate() {
+        let addr = start + page as usize * PAGE_SIZE;
+        if refused == Some(number) {
+            // Reads of others in all frames, and no memory for more.
+            let taken = parent.free() - 200;
+            assert!(parent.try_charge(taken, 0));
+            let mut reads = Vec::new();
+            for page in 0..CHUNK_PAGES - rig.node.frames_in_use() as usize {
+                let addr = others_start + page * PAGE_SIZE;
+                match fault::begin(&rig.space, addr, FaultFlags::default()) {
+                    Begun::Read(read) => reads.push(read),
+                    Begun::Over(outcome) => panic!("{outcome:?}"),
+                    Begun::Waits(_) => panic!("there are frames"),
+                }
+            }
+            let outcome = fault::handle(&rig.space, addr, FaultFlags::default(), &Now);
+            assert_eq!(outcome, Outcome::Interrupted);
+            drop(reads);
+            parent.uncharge(taken);
+        }
+        let ahead = read_ahead(&rig, &store, page as usize, addr);
+        if ahead.len() >= MUCH {
+            found = Some((number, ahead));
+            break;
+        }
+    }
+    drop((cache, others_cache));
+    rig.finish();
+    found.expect("a miss that reads much ahead")
+}
+
+/// A miss for which there is no frame comes back with the plan that it had: what was planned the first time is not taken for read.
+#[test]
+fn the_plan_of_a_miss_without_a_frame_is_made_again() {
+    for group in [64, 512] {
+        let order = shuffled(0..4096, group, 1);
+        let (number, ahead) = first_ahead(&order, None);
+        let (again, found) = first_ahead(&order, Some(number));
+        // Pages that were read ahead before were evicted, and may be read again.
+        let all = ahead.iter().all(|page| found.contains(page));
+        assert!(
+            all && again == number,
+            "groups of {group}: {ahead:?} at {number}, {found:?} at {again}"
+        );
+    }
 }

@@ -54,6 +54,13 @@ pub(crate) fn unread(cache: &PageCache, demand: &Range<usize>, read: Range<usize
     readahead.unread(page(read.end)..page(demand.end));
 }
 
+/// Nothing of the last plan's read-ahead is read.
+pub(crate) fn withdraw(cache: &PageCache, ahead: &Reads) {
+    if let Some(first) = ahead.next(&mut Cursor::default()) {
+        cache.readahead.lock().withdrawn(first.start);
+    }
+}
+
 /// Takes the completions of reads that no thread has waited for.
 pub(crate) fn take_completed(cache: &PageCache) {
     cache.store.reap(NO_COOKIE, &Completion(&cache.node), 0);

@@ -47,6 +47,12 @@ pub(super) fn fault(
         }
         Err(fault) => {
             ahead::unread(cache, &range, addr..addr);
+            match fault {
+                // Somebody else reads the page: what is planned ahead of it is as good as before.
+                Fault::Again => ahead::issue(cache, &plan.ahead),
+                // It is planned again with the touch, once there is memory.
+                _ => ahead::withdraw(cache, &plan.ahead),
+            }
             fault
         }
     }
