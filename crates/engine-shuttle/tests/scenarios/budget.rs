@@ -1,8 +1,16 @@
 //! A fault against a budget that changes, and anonymous memory where none is
 //! left.
 
-use crate::scene::{advise, directed, map_file, map_zeros, read, short_of_memory, unmap, write};
-use softfault_oracle::{MapAdvice, Op, Stage};
+use crate::scene::{
+    advise, directed, explore, map_file, map_zeros, read, short_of_memory, unmap, write,
+};
+use softfault_engine_shuttle::PAGE_SIZE;
+use softfault_engine_shuttle::anon::Anonymous;
+use softfault_engine_shuttle::budget::FLOOR;
+use softfault_engine_shuttle::policy::Policies;
+use softfault_oracle::{MapAdvice, Op, Rig, Stage, TestSwap};
+use sync::Arc;
+use sync::thread::spawn;
 
 #[test]
 fn fault_against_budget_change() {
@@ -64,4 +72,47 @@ fn fault_against_memory_given_back() {
         vec![map_zeros(0, 0..20), write(0, 0..20), map_file(0, 20..22, 0)],
         vec![vec![read(0, 20..21)], vec![unmap(0, 0..20)]],
     );
+}
+
+/// Others give memory back and take it again while a fork makes room: it goes on, for there are pages to evict.
+#[test]
+fn fork_against_memory_that_comes_and_goes() {
+    const PAGES: usize = 60;
+    const GIVEN: u64 = 200;
+    explore("fork_against_memory_that_comes_and_goes", 4_000, |_| {
+        let swap = TestSwap::with_queue(4 * PAGES, 0);
+        let rig = Arc::new(Rig::with_swap(2048, Policies::default(), &swap));
+        let budget = rig.node.budget.clone();
+        let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
+        rig.map_anonymous(&anon);
+        let memory = anon.addresses();
+        for addr in memory.clone().step_by(PAGE_SIZE) {
+            rig.write(addr, &[7]).unwrap();
+        }
+        // Less than the pages of the child, but room for its window.
+        let taken = budget.free() - FLOOR - 20;
+        assert!(budget.try_charge(taken, 0));
+        let other = {
+            let budget = budget.clone();
+            spawn(move || {
+                let mut left = taken;
+                for _ in 0..150 {
+                    budget.uncharge(GIVEN);
+                    left -= GIVEN;
+                    if budget.try_charge(GIVEN, 0) {
+                        left += GIVEN;
+                    }
+                }
+                left
+            })
+        };
+        let child = rig.another_space();
+        rig.space.fork(&child).unwrap();
+        budget.uncharge(other.join().unwrap());
+        child.exit(|_, _| {});
+        drop(child);
+        rig.unmap(memory);
+        drop((anon, budget));
+        Arc::into_inner(rig).unwrap().finish();
+    });
 }

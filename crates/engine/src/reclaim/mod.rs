@@ -41,6 +41,7 @@ use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
 use crate::page::Order;
 use crate::stage::Stage;
+use core::cell::Cell;
 
 /// Reclaim's state of a node's files.
 pub(crate) struct Lru {
@@ -113,27 +114,33 @@ impl Node {
         if self.squeeze(pages) > 0 && self.has_room(need) {
             return true;
         }
+        // Others may take what this thread makes as fast as it does: then it looks again itself, and does not make room for all of
+        // them. And they may make room and take it again while this thread waits for its turn: it has evicted nothing then, though
+        // there may be much to evict.
+        let had_room = Cell::new(false);
+        let has_room = || {
+            let has_room = self.has_room(need);
+            had_room.set(had_room.get() || has_room);
+            has_room
+        };
         let freed = match need {
             Need::Pages(pages) => {
-                // Others may take what this thread makes as fast as it does: then it looks again itself, and does not make room
-                // for all of them.
-                let enough = |made| made >= pages || self.budget.free() >= pages as u64;
-                self.evict_until(pages, in_hand, enough) > 0
+                self.evict_until(pages, in_hand, |made| made >= pages || has_room()) > 0
             }
             // Another chunk, so that reads can go on in the one there is.
             Need::Frame if self.pool_may_grow() => {
-                let enough = |made| made > CHUNK_PAGES || self.has_room(need);
+                let enough = |made| made > CHUNK_PAGES || has_room();
                 self.evict_until(CHUNK_PAGES, in_hand, enough) > 0
             }
-            Need::Frame => self.evict_read(|_| self.has_room(need)) > 0,
-            Need::Folio => self.evict_until(0, in_hand, |_| self.has_room(need)) > 0,
+            Need::Frame => self.evict_read(|_| has_room()) > 0,
+            Need::Folio => self.evict_until(0, in_hand, |_| has_room()) > 0,
             Need::Clean => {
-                self.evict_until(0, in_hand, |_| self.has_room(need));
+                self.evict_until(0, in_hand, |_| has_room());
                 // Other evictions are of no use.
                 false
             }
         };
-        freed || self.has_room(need)
+        freed || had_room.get() || self.has_room(need)
     }
 
     fn has_room(&self, need: Need) -> bool {
