@@ -44,6 +44,7 @@ mod rows;
 mod slab;
 mod soft_mmu;
 mod soft_protect;
+mod soft_windows;
 mod spaces;
 mod store_errors;
 mod swap_slots;

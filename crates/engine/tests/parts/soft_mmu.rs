@@ -15,9 +15,9 @@ use std::ops::Range;
 use std::slice::from_ref;
 use std::sync::Mutex;
 
-const GIB: usize = 1 << 30;
+pub const GIB: usize = 1 << 30;
 
-fn reserve(mmu: &SoftMmu, bytes: usize) -> Reservation {
+pub fn reserve(mmu: &SoftMmu, bytes: usize) -> Reservation {
     mmu.reserve(bytes, Protection::ReadWrite).unwrap()
 }
 
@@ -25,7 +25,7 @@ fn pages(window: &Reservation, pages: Range<usize>) -> Range<usize> {
     window.addr + pages.start * PAGE_SIZE..window.addr + pages.end * PAGE_SIZE
 }
 
-fn byte(mmu: &SoftMmu, addr: usize) -> Option<u8> {
+pub fn byte(mmu: &SoftMmu, addr: usize) -> Option<u8> {
     let mut byte = 0;
     // SAFETY: a byte to write to.
     unsafe { mmu.read(addr, &mut byte, 1) }.then_some(byte)

@@ -129,12 +129,11 @@ impl SoftMmu {
         pages
     }
 
-    /// Pages that are tables, the root among them, but not those that stay for the next window of a processor.
+    /// Pages that are tables, the root among them, but not those that no window needs and that stay for a processor's next one.
     pub fn table_pages(&self) -> usize {
         let mut stay = 0;
         for part in self.windows.iter() {
-            let part = part.lock();
-            stay += (part.start_if_empty()).map_or(0, |start| self.tables.count_above_leaf(start));
+            stay += self.tables.count_above_leaf(&part.lock().before_first());
         }
         self.tables.count() as usize - stay
     }

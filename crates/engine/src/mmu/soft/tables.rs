@@ -163,9 +163,11 @@ impl<const N: usize> Tables<N> {
         }
     }
 
-    /// Tables between the root and the leaf of `addr`, which no window has.
-    pub(super) fn count_above_leaf(&self, addr: usize) -> usize {
-        let slots = (2..LEVELS).filter_map(|level| self.slot(addr, level).ok());
+    /// Tables between the root and the leaf of the first of these addresses that are for these addresses alone.
+    pub(super) fn count_above_leaf(&self, within: &Range<usize>) -> usize {
+        let start = within.start;
+        let levels = (2..LEVELS).filter(|level| start + Self::span(level - 1) <= within.end);
+        let slots = levels.filter_map(|level| self.slot(start, level).ok());
         slots
             .filter(|slot| Pte::from_bits(slot.load(Acquire)).is_present())
             .count()

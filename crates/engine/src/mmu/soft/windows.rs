@@ -10,7 +10,8 @@
 //! same leaf of the tree of VMAs, nor the same page tables. To give a window back takes the lock of the part that it is in.
 //!
 //! The tables above the leaf of an arena's first window stay once they are made, two pages each: a thread that has one window at a
-//! time would make them and free them each time.
+//! time would make them and free them each time. When no window needs them nobody pays for them: they are memory of
+//! [`SoftMmu`](super::SoftMmu) beside the budget, two pages for each arena that was ever used, 512 KiB at most.
 
 use crate::lock::{Mutex, order};
 use crate::mmu::TABLE_SPAN;
@@ -134,9 +135,10 @@ impl Windows {
         (range.end <= window.end).then_some(window)
     }
 
-    /// Where the part begins, if it has no windows.
-    pub fn start_if_empty(&self) -> Option<usize> {
-        self.taken.is_empty().then_some(self.all.start)
+    /// The addresses before the first window, or all of the part.
+    pub fn before_first(&self) -> Range<usize> {
+        let first = self.taken.first();
+        self.all.start..first.map_or(self.all.end, |window| window.start)
     }
 
     /// All of them.
