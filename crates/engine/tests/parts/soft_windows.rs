@@ -1,6 +1,6 @@
 //! The addresses of windows over soft page tables, and the tables above them.
 
-use crate::soft_mmu::{GIB, reserve};
+use crate::soft_mmu::{GIB, byte, reserve};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::{Mmu, SoftMmu};
 use softfault_oracle::run_on;
@@ -21,4 +21,13 @@ fn tables_below_the_first_small_window_are_not_counted() {
     assert_eq!(mmu.table_pages(), 1 + 1 + 1 + 1);
     mmu.release(above);
     assert_eq!(mmu.table_pages(), 1);
+}
+
+/// Addresses that no part of the windows has.
+#[test]
+fn there_are_no_windows_past_the_end() {
+    let mmu = SoftMmu::new();
+    for addr in [(1 << 47) - 1, 1 << 47, usize::MAX] {
+        assert_eq!(byte(&mmu, addr), None);
+    }
 }

@@ -182,7 +182,8 @@ impl Mmu for SoftMmu {
     fn release(&self, window: Reservation) {
         self.tables.zap(&[window.range()]);
         let taken_out = {
-            let mut windows = self.windows.of(window.addr).lock();
+            let part = self.windows.of(window.addr);
+            let mut windows = part.expect("a window that was reserved").lock();
             let between = windows.give(window.addr);
             self.tables.take_out_tables(window.range(), between)
         };
@@ -288,7 +289,10 @@ impl Mmu for SoftMmu {
     }
 
     unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
-        let windows = self.windows.of(addr).lock();
+        let Some(part) = self.windows.of(addr) else {
+            return false;
+        };
+        let windows = part.lock();
         if windows.find(&(addr..addr + bytes)).is_none() {
             return false;
         }

@@ -58,10 +58,11 @@ impl Parts {
         small.flatten().or_else(|| self.0[0].0.lock().take(bytes))
     }
 
-    /// The part that has the window at `addr`, or would have it.
-    pub fn of(&self, addr: usize) -> &Mutex<Windows, { order::SOFT_WINDOWS }> {
+    /// The part that has the window at `addr`, or would have it. None past the end of all.
+    pub fn of(&self, addr: usize) -> Option<&Mutex<Windows, { order::SOFT_WINDOWS }>> {
         let arena = addr.checked_sub(FIRST_ARENA);
-        &self.0[arena.map_or(0, |at| 1 + at / ARENA)].0
+        let part = self.0.get(arena.map_or(0, |at| 1 + at / ARENA));
+        part.map(|part| &part.0)
     }
 
     /// All parts.
