@@ -1,6 +1,7 @@
 //! Mutex, RwSem and WaitStats on the real machine.
 
 use softfault_engine::clock::Clock;
+use softfault_engine::lock::group::GroupLock;
 use softfault_engine::lock::wait_stats::RANGES;
 use softfault_engine::lock::{Mutex, RwSem, StealRwSem, WaitSnapshot, WaitStats};
 use softfault_engine::policy::MmapQueue;
@@ -353,4 +354,19 @@ fn waits_fall_into_the_ranges_of_document_002() {
     assert_eq!((twice.count, twice.max_ns), (22, 5_000_000_000));
     assert_eq!(WaitSnapshot::default().average_ns(), 0);
     assert_eq!(WaitSnapshot::default().ranges, [0; RANGES]);
+}
+
+/// One verb more than are counted goes another way; the others are not disturbed.
+#[test]
+fn as_many_verbs_as_are_counted_share_a_lock() {
+    let group = GroupLock::new();
+    let mut verbs: Vec<_> = (0..(1 << 15) - 1).map_while(|_| group.try_verb()).collect();
+    assert_eq!(verbs.len(), (1 << 15) - 1);
+    assert!(group.verb().is_none());
+    verbs.pop();
+    verbs.push(group.verb().expect("room for one"));
+    assert!(group.try_other().is_none());
+    drop(verbs);
+    drop(group.try_other().expect("all have gone"));
+    assert!(group.try_verb().is_some());
 }
