@@ -1,7 +1,7 @@
 //! Giving pages back that no VMA shows any more.
 //!
 //! Three steps: counted out (no fault can come to the pages: their VMAs are
-//! gone, and `mmap_lock` is still held for write; reclaim is waited for), zapped,
+//! gone, and nobody maps them again before the verb has let `mmap_lock` go; reclaim is waited for), zapped,
 //! paid back. The zap is one for many pieces: with a second thread running each
 //! costs a TLB shootdown.
 
@@ -102,7 +102,8 @@ impl Gathered for Anonymous {
     /// The pages that were counted out have been zapped: pays them back.
     fn zapped(&self, out: &ZapPiece, gone: bool) {
         if gone && out.zap == self.addresses() {
-            // Relaxed: mapping it again needs `mmap_lock`, and its drop comes after all other uses.
+            // Relaxed: its drop comes after all other uses, and a verb that maps it again says so with `mmap_lock` for write. (It says so
+            // before as well, if verbs share `mmap_lock`, beside this one. That does not count.)
             self.is_zapped.store(true, Ordering::Relaxed);
         }
         let budget = &self.node.budget;

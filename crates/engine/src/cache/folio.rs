@@ -122,8 +122,8 @@ pub struct Folio {
     pub(crate) list_prev: AtomicU32,
     /// The lists' clock when the folio was put on its list. As `list_next`.
     pub(crate) listed_at: AtomicU32,
-    /// The first folio of the read that this one is in: the read's cookie.
-    /// Immutable from before the folio is in the index.
+    /// The first folio of the read that this one is in: the read's cookie. Set under the folio lock before `ASYNC`, and only read where that
+    /// is set: the Release of its setting pairs with the Acquire of the reader's look at `state`.
     read_head: AtomicU32,
     /// Pins, each of which has a reference too. Protected by the folio lock.
     pins: AtomicU32,
@@ -166,7 +166,7 @@ impl Folio {
     }
 
     /// Begins a read that `head` is the first folio of. The caller holds the
-    /// folio lock, and nobody else sees the folio yet.
+    /// folio lock, and sets `ASYNC` later.
     pub(crate) fn begin_read(&self, head: u32) {
         self.read_head.store(head, Ordering::Relaxed);
         self.list_next.store(NO_FOLIO, Ordering::Relaxed);

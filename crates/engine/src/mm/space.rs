@@ -78,8 +78,8 @@ pub struct AddressSpace {
     /// Taken for write to change the space's shape. Also has the number of the
     /// space, which no other space of the machine ever has.
     pub(super) mmap_lock: MmapLock,
-    /// VMAs by start. Changed under `mmap_lock` for write; lookups need no
-    /// lock.
+    /// VMAs by start. Changed under `mmap_lock` for write, or leaf by leaf by
+    /// verbs that share it; lookups need no lock.
     pub(super) tree: Tree,
     /// The results of lookups without a lock; counters.
     pub(super) lookups: LookupStats,

@@ -22,7 +22,7 @@ impl AddressSpace {
     ///
     /// Calls `removed` with each piece that was mapped, by address, once no
     /// fault is in progress under it and none can begin; `mmap_lock` is still
-    /// held for write. `removed` must not use the space. The pages of anonymous
+    /// held, for write or shared by verbs. `removed` must not use the space. The pages of anonymous
     /// memory are zapped, in one go, and paid back before this returns; those
     /// of files stay cached.
     pub fn munmap(

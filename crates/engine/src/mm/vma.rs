@@ -13,8 +13,8 @@
 //! The life of a slot: `init` (claimed for a space, write-locked, detached),
 //! `attach` (faults may lock it), `start_write` and changes, `detach` (the last
 //! reader has gone), `clear` (claimed by nobody; back to the slab). All of them
-//! take the space's `mmap_lock` for write; the lock itself is in
-//! [`vma_lock`](super::vma_lock). Of its kinds one uses `refcnt`, one `detached`
+//! take the space's `mmap_lock` for write, or all but `start_write` share it
+//! ([`shared`](super::shared)); the lock itself is in [`vma_lock`](super::vma_lock). Of its kinds one uses `refcnt`, one `detached`
 //! and `vm_lock`, one `refcnt`, `failed` and `bias`; fields that a kind does not use
 //! stay as in a slot that was never used.
 
@@ -323,8 +323,8 @@ impl Vma {
         assert!(space == held, "a VMA of space {space}, not of {held}");
     }
 
-    /// Only for a claimer of a detached VMA or a holder of the write lock:
-    /// nobody reads, and `mmap_lock` for write keeps other writers out.
+    /// Only for a claimer of a detached VMA or a holder of the write lock: nobody
+    /// reads. Other writers are kept out by the claim, or by `mmap_lock` for write.
     fn replace_attributes(&self, attributes: Attributes) -> Attributes {
         self.attributes.0.with_mut(|place| {
             // SAFETY: nobody else accesses them, see above; no code of others

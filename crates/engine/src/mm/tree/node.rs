@@ -26,7 +26,7 @@ pub const FANOUT: usize = 20;
 pub struct Node<const FANOUT: usize> {
     /// Odd while the node is being changed. Counts on through every reuse, so
     /// that a reused node is never taken for its earlier self.
-    /// Protected by `mmap_lock` of the space that has the node.
+    /// Protected by `mmap_lock` of the space that has the node; a verb that shares it takes the node by making this odd.
     pub(super) version: AtomicU64,
     /// Protected by `version`: keys, sorted, of which the first `count` hold.
     keys: [AtomicUsize; FANOUT],
@@ -55,7 +55,7 @@ impl<const FANOUT: usize> Node<FANOUT> {
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Starts a change. The caller holds `mmap_lock` for write.
+    /// Starts a change. The caller holds `mmap_lock` for write; a verb that shares it takes the node by [`Changes`].
     fn begin_change(&self) {
         // Relaxed: only the holder of mmap_lock writes it, and the slab orders
         // a former owner's stores before ours.
