@@ -168,6 +168,7 @@ mod many;
 
 // Calls of the kernel.
 mod kernel;
+mod kernel_copy;
 mod lease;
 mod table;
 mod uffd;

@@ -112,3 +112,40 @@ fn odd_names_are_as_of_sha256sum() {
     let check = check.args(["--check", "--strict", "--quiet", "sums"]);
     assert!(check.current_dir(dir.path()).status().unwrap().success());
 }
+
+/// The kernel serves a file that is in its page cache, and cannot keep its pages when it is cut off: an error, and no signal.
+#[test]
+fn a_file_that_is_cut_off_meanwhile_is_an_error() {
+    let dir = directory();
+    let path = dir.path().join("file");
+    let mut refused = 0;
+    // Until one was cut off in the middle of its sum, wherever that is on this machine.
+    for round in 0..60 {
+        std::fs::write(&path, vec![1; 48 << 20]).unwrap();
+        let mut command = softfault(&["sum"]);
+        command
+            .arg(&path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(10 + 5 * round));
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(0)
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) if round > 20 && refused > 0 => break,
+            Some(0) => {}
+            Some(2) => refused += 1,
+            _ => panic!("{}: {err}", output.status),
+        }
+        if refused > 5 {
+            break;
+        }
+    }
+    assert!(refused > 0, "no sum was long enough");
+}

@@ -6,6 +6,7 @@ use crate::error::FaultError;
 use crate::files::Hold;
 use crate::managed::Managed;
 use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, Pin, Populated};
 
 /// Pages that are pinned, for [`FileMap::unpin`].
@@ -18,6 +19,13 @@ pub(crate) struct FilePin {
     hold: Hold,
 }
 
+impl FilePin {
+    /// True if the kernel serves the pages: nothing keeps them.
+    pub(crate) fn is_kernels(&self) -> bool {
+        self.hold.is_kernels()
+    }
+}
+
 impl FileMap {
     /// Pins the pages of some addresses.
     pub(crate) fn pin(
@@ -28,7 +36,7 @@ impl FileMap {
         let mut hold = self.hold();
         hold.keep();
         if hold.is_kernels() {
-            populate_by_kernel(&addresses, false)?;
+            self.bring_in_by_kernel(&addresses)?;
             return Ok(FilePin { pages: 0, hold });
         }
         let pages = self.cache.admit_pin(&addresses);
@@ -63,10 +71,25 @@ impl FileMap {
     ) -> Result<FilePin, FaultError> {
         let hold = self.hold();
         match hold.is_kernels() {
-            true => populate_by_kernel(&addresses, false)?,
+            true => self.bring_in_by_kernel(&addresses)?,
             false => self.pin_by_engine(managed, addresses)?,
         }
         Ok(FilePin { pages: 0, hold })
+    }
+
+    /// Has the kernel, which serves the window, bring pages in, as reads would. It says of no page why it cannot; the file's end is
+    /// told as the engine tells it.
+    pub(super) fn bring_in_by_kernel(&self, addresses: &Range<usize>) -> Result<(), FaultError> {
+        let error = match populate_by_kernel(addresses, false) {
+            Err(error) => error,
+            Ok(()) => return Ok(()),
+        };
+        let last = (addresses.end - 1) / PAGE_SIZE * PAGE_SIZE - self.cache.addresses().start;
+        let _masked = self.reached.masked();
+        Err(match self.cache.store().len() {
+            Ok(end) if end <= last as u64 => FaultError::BeyondEnd,
+            _ => error,
+        })
     }
 
     /// Maps the pages and takes references to their folios.

@@ -1,6 +1,6 @@
 //! Bringing pages in.
 
-use super::{FileMap, populate_by_kernel};
+use super::FileMap;
 use crate::advice::Advice;
 use crate::error::FaultError;
 use crate::managed::Managed;
@@ -28,7 +28,7 @@ impl FileMap {
             }
             // Piece by piece: memory may get short meanwhile, and then the engine takes it over.
             let end = rest.end.min(rest.start + PIECE);
-            populate_by_kernel(&(rest.start..end), false)?;
+            self.bring_in_by_kernel(&(rest.start..end))?;
             if end == rest.end {
                 return Ok(());
             }

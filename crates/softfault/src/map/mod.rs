@@ -9,6 +9,7 @@ mod remap;
 mod safe;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub use hand_back::{KernelMapping, NotHandedBack};
 pub(crate) use pinned::Held;
@@ -30,11 +31,6 @@ use softfault_engine::cache::Residency;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Mutex;
-
-/// Bytes to pin at a time when copying.
-const STEP: usize = 1 << 20;
-/// Bytes to copy at a time if no more can be pinned: a page.
-const SMALL_STEP: usize = softfault_engine::PAGE_SIZE;
 
 /// A read-only map; memmap2's `Mmap`.
 ///
@@ -117,68 +113,16 @@ impl Mmap {
     /// Brings a range into memory and keeps it there while the result lives.
     /// A failed read is an error here, never a signal.
     ///
+    /// Where the kernel serves the map (a small file, or one in the page cache; [`Reads`](crate::Reads)), it brings the range
+    /// in, and keeps nothing: a touch waits if the page was reclaimed, and raises SIGBUS if it cannot be read again, or if the
+    /// file has become shorter. [`read_at`](Self::read_at) copies without signals wherever the pages are, and
+    /// [`by_kernel(false)`](crate::Builder::by_kernel) keeps the kernel from serving any file to be read.
+    ///
     /// Up to half of the budget can be pinned. Each pin is charged for its pages, for one more page per 2 MiB, and for
     /// 32 more pages, because folios are pinned whole and may reach past both ends of the range. So a budget of
     /// 16 MiB has room for one pin of 7.8 MiB, or for 62 pins of one byte, even of the same byte.
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<Pinned<'_>, FaultError> {
         Pinned::new(self, self.range_of(range))
-    }
-
-    /// Copies bytes from `offset` on into `buffer`; returns the number of bytes copied, which is smaller at the end of the map.
-    /// For buffers of system calls, and for errors as values.
-    pub fn read_at(&self, buffer: &mut [u8], offset: usize) -> Result<usize, FaultError> {
-        let count = buffer.len().min(self.len.saturating_sub(offset));
-        let mut done = 0;
-        while done < count {
-            let step = (count - done).min(STEP);
-            done += self.with_bytes(offset + done, step, |bytes| {
-                buffer[done..done + bytes.len()].copy_from_slice(bytes);
-            })?;
-        }
-        Ok(count)
-    }
-
-    /// Shows up to `len` bytes from `at` to `show`; returns their number. If the bytes cannot be pinned, because
-    /// other pins hold too much, fewer bytes are shown, from a copy.
-    fn with_bytes(
-        &self,
-        at: usize,
-        len: usize,
-        show: impl FnOnce(&[u8]),
-    ) -> Result<usize, FaultError> {
-        match self.pin(at..at + len) {
-            Ok(pinned) => show(&pinned),
-            Err(FaultError::NoMemory) => {
-                let mut copy = [0; SMALL_STEP];
-                // Not across pages: no more is held than a fault in progress
-                // holds.
-                let copy = &mut copy[..len.min(SMALL_STEP - (self.start + at) % SMALL_STEP)];
-                copy.copy_from_slice(&Pinned::uncounted(self, at..at + copy.len())?);
-                show(copy);
-                return Ok(copy.len());
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(len)
-    }
-
-    /// Writes a range to `writer` (a file, a socket, a hasher).
-    pub fn write_to(
-        &self,
-        range: impl RangeBounds<usize>,
-        writer: &mut (impl io::Write + ?Sized),
-    ) -> io::Result<u64> {
-        let range = self.range_of(range);
-        self.addresses(range.clone())?;
-        let mut at = range.start;
-        while at < range.end {
-            let step = (range.end - at).min(STEP);
-            self.prefetch(at..(at + 4 * step).min(range.end))?;
-            let mut written = Ok(());
-            at += self.with_bytes(at, step, |bytes| written = writer.write_all(bytes))?;
-            written?;
-        }
-        Ok((range.end - range.start) as u64)
     }
 
     /// Brings a range into memory without blocking: a future for any executor.

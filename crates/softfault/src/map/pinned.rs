@@ -3,12 +3,13 @@
 use super::{Mmap, MmapKind};
 use crate::error::FaultError;
 use crate::file_map::{FileMap, FilePin, populate_by_kernel};
+use crate::kernel_copy;
 use crate::managed::Managed;
 use core::ops::{Deref, Range};
 use softfault_engine::PAGE_SIZE;
 
 /// A pinned range of a map: it stays in memory. A touch of it never
-/// faults, and system calls may use it.
+/// faults, and system calls may use it. [`Mmap::pin`] says what differs where the kernel serves the map.
 pub struct Pinned<'a> {
     map: &'a Mmap,
     /// Offsets in the map.
@@ -18,8 +19,10 @@ pub struct Pinned<'a> {
 
 /// The pin itself.
 pub(crate) enum Held {
-    /// No pin: the range is empty, or the kernel serves it.
+    /// No pin: the range is empty.
     Nothing,
+    /// No pin either: the kernel serves it.
+    ByKernel,
     /// Pages of private memory are kept.
     Private,
     File(FilePin),
@@ -31,8 +34,7 @@ impl<'a> Pinned<'a> {
         Ok(Self { map, range, held })
     }
 
-    /// Pins bytes of one page without counting them: for a moment, as a fault
-    /// holds its folio. Pages of private memory are brought in, and may be evicted again.
+    /// Pins bytes of one page of a file without counting them: for a moment, as a fault holds its folio.
     pub(super) fn uncounted(map: &'a Mmap, range: Range<usize>) -> Result<Self, FaultError> {
         let addresses = map.addresses(range.clone())?;
         debug_assert_eq!(
@@ -40,18 +42,32 @@ impl<'a> Pinned<'a> {
             (addresses.end - 1) / PAGE_SIZE,
             "one page"
         );
-        let held = match (map.private(), map.file()) {
-            (Some(private), _) => {
-                private.populate(map.managed(), addresses, false)?;
-                Held::Nothing
-            }
-            (None, Some(file)) => Held::File(file.pin_uncounted(map.managed(), addresses)?),
-            (None, None) => {
-                populate_by_kernel(&addresses, false)?;
-                Held::Nothing
-            }
+        let held = match map.file() {
+            Some(file) => Held::File(file.pin_uncounted(map.managed(), addresses)?),
+            None => map.hold_part(range.clone(), FileMap::pin)?,
         };
         Ok(Self { map, range, held })
+    }
+
+    /// True if the kernel serves the range: nothing keeps its pages.
+    pub(super) fn is_kernels(&self) -> bool {
+        match &self.held {
+            Held::ByKernel => true,
+            Held::File(pin) => pin.is_kernels(),
+            Held::Nothing | Held::Private => false,
+        }
+    }
+
+    /// Copies the range out, which has as many bytes.
+    pub(super) fn copy_to(&self, into: &mut [u8]) -> Result<(), FaultError> {
+        if !self.is_kernels() {
+            into.copy_from_slice(self);
+            return Ok(());
+        }
+        let from = self.map.start + self.range.start;
+        assert_eq!(into.len(), self.range.len(), "it was made for them");
+        // SAFETY: the range is within the map, and a window of the kernel's stays so while it is pinned; the buffer is borrowed.
+        unsafe { kernel_copy::read(from, into.as_mut_ptr(), into.len()) }
     }
 }
 
@@ -71,7 +87,7 @@ impl Mmap {
             (None, Some(file)) => Held::File(of_file(file, self.managed(), addresses)?),
             (None, None) => {
                 populate_by_kernel(&addresses, false)?;
-                Held::Nothing
+                Held::ByKernel
             }
         })
     }
@@ -84,7 +100,7 @@ impl Mmap {
         }
         let addresses = self.addresses(part).expect("checked when it was held");
         match held {
-            Held::Nothing => {}
+            Held::Nothing | Held::ByKernel => {}
             Held::Private => {
                 let private = self.private().expect("its pages are kept");
                 private.release(self.managed(), addresses);

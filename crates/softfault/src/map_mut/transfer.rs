@@ -3,6 +3,7 @@
 use super::{MmapMut, MmapMutKind};
 use crate::FaultError;
 use crate::file_map::{FilePin, populate_by_kernel};
+use crate::kernel_copy;
 use crate::range::offsets;
 use core::ops::{Range, RangeBounds};
 use core::ptr::slice_from_raw_parts;
@@ -24,13 +25,21 @@ impl MmapMut {
     ) -> io::Result<u64> {
         let range = offsets(range, self.len);
         self.addresses(range.clone())?;
+        let mut copy = Vec::new();
         let mut at = range.start;
         while at < range.end {
             let soon = at..range.end.min(at + 4 * STEP);
             self.will_need(self.addresses(soon)?);
             let kept = KeptPart::new(self, at..range.end, false)?;
             let part = kept.0.clone();
-            writer.write_all(&self[part.clone()])?;
+            if kept.is_kernels() {
+                // From a copy, so that the writer touches no page that may go meanwhile.
+                copy.resize(part.len(), 0);
+                kept.copy_to(&mut copy)?;
+                writer.write_all(&copy)?;
+            } else {
+                writer.write_all(&self[part.clone()])?;
+            }
             at = part.end;
         }
         Ok((range.end - range.start) as u64)
@@ -58,10 +67,26 @@ impl MmapMut {
         reader: &mut (impl io::Read + ?Sized),
     ) -> io::Result<u64> {
         self.addresses(range.clone())?;
+        let mut copy = Vec::new();
         let mut at = range.start;
         while at < range.end {
             let kept = KeptPart::new(self, at..range.end, true)?;
             let part = kept.0.clone();
+            if kept.is_kernels() {
+                copy.resize(part.len(), 0);
+                match reader.read(&mut copy) {
+                    Ok(0) => break,
+                    Ok(count) => {
+                        let count = count.min(part.len());
+                        // SAFETY: as many bytes of ours; the map's are the reader's, as the caller says.
+                        unsafe { kept.copy_from(copy.as_ptr(), count) }?;
+                        at += count;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
             let start = self.start + at;
             // SAFETY: within the map, whose bytes are the reader's as the caller says; the guard has it
             // only to let its pages go.
@@ -122,9 +147,9 @@ impl MmapMut {
         let mut done = 0;
         while done < count {
             let kept = KeptPart::new(self, offset + done..offset + count, false)?;
-            let part = &self[kept.0.clone()];
-            buffer[done..done + part.len()].copy_from_slice(part);
-            done += part.len();
+            let part = kept.0.len();
+            kept.copy_to(&mut buffer[done..done + part])?;
+            done += part;
         }
         Ok(count)
     }
@@ -158,12 +183,10 @@ impl MmapMut {
                 continue;
             }
             let kept = KeptPart::new(self, offset + done..offset + count, true)?;
-            let part = kept.0.clone();
-            let into = (self.start + part.start) as *mut u8;
-            // SAFETY: within the map and within the bytes, and the caller says that both may be used so; the guard has
-            // the map only to let its pages go.
-            unsafe { into.copy_from(bytes.add(done), part.len()) };
-            done += part.len();
+            let part = kept.0.len();
+            // SAFETY: within the bytes, and the caller says that they and the map's may be used so.
+            unsafe { kept.copy_from(bytes.add(done), part) }?;
+            done += part;
         }
         Ok(count)
     }
@@ -213,6 +236,44 @@ impl<'a> KeptPart<'a> {
         let part = range.start..range.end.min(range.start + step);
         let pin = map.hold_part(part.clone(), write)?;
         Ok(Self(part, map, pin))
+    }
+
+    /// True if the kernel serves the part: nothing keeps its pages.
+    fn is_kernels(&self) -> bool {
+        match &self.1.kind {
+            MmapMutKind::Kernel(_) => true,
+            MmapMutKind::Writable(file) => file.was_inherited(),
+            MmapMutKind::Managed(_) | MmapMutKind::Empty => false,
+        }
+    }
+
+    /// Copies the part out, which has as many bytes.
+    fn copy_to(&self, into: &mut [u8]) -> Result<(), FaultError> {
+        if !self.is_kernels() {
+            into.copy_from_slice(&self.1[self.0.clone()]);
+            return Ok(());
+        }
+        assert_eq!(into.len(), self.0.len(), "the part has as many bytes");
+        let from = self.1.start + self.0.start;
+        // SAFETY: within the map, which is borrowed, as the buffer is.
+        unsafe { kernel_copy::read(from, into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Copies bytes in: as many as the part has, or fewer.
+    ///
+    /// # Safety
+    /// The bytes are readable, and are not part of the map. There is no reference to the part's bytes, and code that uses
+    /// them meanwhile tolerates data races.
+    unsafe fn copy_from(&self, bytes: *const u8, len: usize) -> Result<(), FaultError> {
+        assert!(len <= self.0.len(), "the part has as many bytes");
+        let to = self.1.start + self.0.start;
+        if self.is_kernels() {
+            // SAFETY: within the map; the caller vouches for the rest.
+            return unsafe { kernel_copy::write(to, bytes, len) };
+        }
+        // SAFETY: the same; the guard has the map only to let its pages go.
+        unsafe { (to as *mut u8).copy_from(bytes, len) };
+        Ok(())
     }
 }
 
