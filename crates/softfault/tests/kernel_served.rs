@@ -345,6 +345,37 @@ fn a_child_of_fork_reads_on_under_either_server() {
     }
 }
 
+/// A plain map of the kernel's is the child's as it is the parent's: each call on it works, and it goes when it is dropped.
+#[test]
+fn a_child_of_fork_calls_on_plain_maps() {
+    let _alone = alone();
+    let scratch = Scratch::new("forked-small", 16);
+    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    let file = scratch.open();
+    let small = map(&engine, &file);
+    assert!(!small.is_managed());
+    let status = forked(move || {
+        check(&small, 5);
+        let mut copy = vec![0; PAGE];
+        assert_eq!(small.read_at(&mut copy, 5 * PAGE), Ok(PAGE));
+        assert_eq!(copy, small[5 * PAGE..6 * PAGE]);
+        drop(small.pin(0..PAGE).unwrap());
+        small.lock().unwrap();
+        small.unlock().unwrap();
+        small.advise(softfault::Advice::Random).unwrap();
+        assert_eq!(small.fault_in_many(&[0..1]).wait(), [Ok(())]);
+        let written = small.write_to(.., &mut Vec::new()).unwrap();
+        assert_eq!(written, 16 * PAGE as u64);
+        let (at, mut seen) = (small.as_ptr() as usize, 0);
+        drop(small);
+        // SAFETY: asks, of a page that may be there or not.
+        let is_there = unsafe { libc::mincore(at as *mut _, PAGE, &mut seen) };
+        assert_eq!(is_there, -1, "it is unmapped");
+        0
+    });
+    assert_eq!(status, 0);
+}
+
 #[test]
 fn a_held_window_stays_with_its_server() {
     let _alone = alone();

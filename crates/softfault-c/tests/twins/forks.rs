@@ -196,3 +196,47 @@ fn a_child_calls_while_a_thread_of_the_parent_has_the_table() {
     });
     unmap(at(0), PINS * PAGE);
 }
+
+/// Files below and above the size up to which the kernel maps them itself: in a child every call works on either.
+#[test]
+fn a_child_calls_on_maps_of_files_of_any_size() {
+    let _turn = crate::twin::turn();
+    for pages in [2, 1024] {
+        let made = file(pages * PAGE);
+        let map = of_file(&made, pages, READ, libc::MAP_SHARED);
+        let map = map.ours(crate::twin::DEFAULT).unwrap();
+        let mut copy = vec![0_u8; PAGE];
+        // SAFETY: the child has the map for itself, and ends without cleaning up.
+        let status = unsafe {
+            let pid = libc::fork();
+            assert!(pid >= 0);
+            if pid == 0 {
+                libc::alarm(300);
+                let read = softfault_read_at(map, copy.as_mut_ptr().cast(), PAGE);
+                let calls = [
+                    i32::from(read as usize != PAGE || copy != content(PAGE)),
+                    softfault_fault_in(map, PAGE),
+                    softfault_pin(map, PAGE),
+                    softfault_unpin(map, PAGE),
+                    softfault_mlock(map, PAGE),
+                    softfault_munlock(map, PAGE),
+                    softfault_madvise(map, PAGE, libc::MADV_RANDOM),
+                    softfault_munmap(map, pages * PAGE),
+                ];
+                let failed = calls.iter().position(|&said| said != 0);
+                if let Some(failed) = failed {
+                    libc::_exit(failed as i32 + 1);
+                }
+                // A window stays reserved, and a map of the kernel's is gone.
+                let mut seen = vec![0; pages];
+                let is_there = libc::mincore(map, pages * PAGE, seen.as_mut_ptr());
+                libc::_exit(if pages == 2 && is_there == 0 { 99 } else { 0 });
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+            status
+        };
+        assert_eq!(status, 0, "{pages}: {status:#x}");
+        unmap(map, pages * PAGE);
+    }
+}

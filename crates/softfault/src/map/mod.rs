@@ -269,8 +269,9 @@ impl Mmap {
     pub(crate) fn is_parents(&self) -> bool {
         match self.kind() {
             MmapKind::Private(map) => map.is_lost(),
-            MmapKind::Inherited => false,
-            _ => self.engine.inner.is_parents(),
+            // A child has the kernel's mappings as its parent has them.
+            MmapKind::Kernel(_) | MmapKind::Inherited | MmapKind::Empty => false,
+            MmapKind::Managed(_) => self.engine.inner.is_parents(),
         }
     }
 
