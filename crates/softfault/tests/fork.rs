@@ -3,7 +3,7 @@
 mod child;
 mod files;
 
-use child::{forked, wait};
+use child::{forked, run, scenario, wait};
 use files::{check, made_file};
 use softfault::{Engine, Mmap};
 use softfault_oracle::Finally;
@@ -442,4 +442,43 @@ fn a_child_may_drop_inherited_maps_at_any_moment() {
     });
     assert_exit(status, 0);
     check(&map, LEN - 1);
+}
+
+/// Handlers of atexit(3) and destructors of pthread keys run when a thread's locals with destructors are gone.
+#[test]
+fn handlers_that_run_last_may_fork() {
+    extern "C" fn forks() {
+        assert_eq!(forked(|| 0), 0);
+    }
+    extern "C" fn forks_in_a_destructor(_: *mut libc::c_void) {
+        forks();
+    }
+    let Some(scenario) = scenario() else {
+        for scenario in ["exit", "thread"] {
+            let output = run("handlers_that_run_last_may_fork", scenario);
+            assert!(output.status.success(), "{scenario}: {}", output.status);
+        }
+        return;
+    };
+    let (_engine, map) = scene("last");
+    forks();
+    if scenario == "exit" {
+        // SAFETY: the handler touches nothing that is gone by then.
+        unsafe {
+            libc::atexit(forks);
+            libc::exit(0);
+        }
+    }
+    let thread = std::thread::spawn(|| {
+        forks();
+        let mut key = 0;
+        // SAFETY: a new key, whose value is not looked at.
+        unsafe {
+            let made = libc::pthread_key_create(&mut key, Some(forks_in_a_destructor));
+            assert_eq!(made, 0);
+            assert_eq!(libc::pthread_setspecific(key, core::ptr::dangling()), 0);
+        }
+    });
+    thread.join().unwrap();
+    check(&map, 0);
 }

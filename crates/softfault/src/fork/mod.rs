@@ -36,6 +36,7 @@ use crate::generation::{Done, ProcessGeneration};
 use crate::managed::Managed;
 use crate::process::Process;
 use crate::{huge_faults, table};
+use core::mem::ManuallyDrop;
 use held::ForkLocks;
 use std::cell::Cell;
 use std::io;
@@ -61,8 +62,9 @@ pub(crate) trait AcrossFork: Send + Sync + 'static {
 
 thread_local! {
     /// The locks of the forking thread between prepare and parent or child. Ordinary
-    /// code: fork handlers are not signal handlers.
-    static HELD: Cell<Option<ForkLocks>> = const { Cell::new(None) };
+    /// code: fork handlers are not signal handlers. Without a destructor: it is there as long as the thread, which may fork
+    /// in a handler of atexit(3) or a destructor of a pthread key, when what has a destructor is gone.
+    static HELD: Cell<Option<ManuallyDrop<ForkLocks>>> = const { Cell::new(None) };
     /// Forks that this thread is within.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
@@ -88,7 +90,7 @@ pub extern "C" fn prepare() {
     let depth = DEPTH.get();
     DEPTH.set(depth + 1);
     if depth == 0 {
-        HELD.set(Some(ForkLocks::take()));
+        HELD.set(Some(ManuallyDrop::new(ForkLocks::take())));
     }
 }
 
@@ -102,7 +104,7 @@ pub extern "C" fn parent() {
     if depth == 0
         && let Some(held) = HELD.take()
     {
-        held.let_go();
+        ManuallyDrop::into_inner(held).let_go();
     }
 }
 
@@ -115,6 +117,7 @@ pub extern "C" fn child() {
     huge_faults::fork_child();
     DEPTH.set(0);
     // Forked by a process that was a child itself by then: nothing was held, nothing was lent.
-    let held = HELD.take().unwrap_or_else(ForkLocks::take);
+    let held = HELD.take().map(ManuallyDrop::into_inner);
+    let held = held.unwrap_or_else(ForkLocks::take);
     child::begin(held);
 }
