@@ -382,3 +382,34 @@ mod huge {
         );
     }
 }
+
+/// A destructor of a thread-local, which runs when the thread's core is gone.
+#[test]
+fn a_threads_last_destructors_reach_the_bytes() {
+    use softfault::soft::SoftMapMut;
+    use std::cell::RefCell;
+    use std::sync::mpsc::{Sender, channel};
+
+    struct Reads(SoftMapMut, Sender<Result<usize, FaultError>>);
+
+    impl Drop for Reads {
+        fn drop(&mut self) {
+            let _ = self.1.send(self.0.read_at(&mut [0; 10], 0));
+        }
+    }
+
+    std::thread_local! {
+        static LAST: RefCell<Option<Reads>> = const { RefCell::new(None) };
+    }
+
+    let engine = engine(LEAST_MEMORY);
+    let (sender, answers) = channel();
+    std::thread::spawn(move || {
+        let map = engine.map_anon(2 * PAGE).unwrap();
+        // First, so that its destructor runs last.
+        LAST.set(Some(Reads(map, sender)));
+        LAST.with_borrow(|last| last.as_ref().unwrap().0.read_at(&mut [0; 10], 0))
+            .unwrap();
+    });
+    assert_eq!(answers.recv(), Ok(Ok(10)));
+}

@@ -25,29 +25,44 @@ impl SpareCore {
 
 /// Calls `access` with the thread's core for this engine.
 pub(super) fn with<R>(engine: &Arc<SoftInner>, access: impl FnOnce(&mut Core) -> R) -> R {
-    CORES.with_borrow_mut(|cores| {
-        let is_ours = |(of, _): &(Weak<SoftInner>, Core)| of.as_ptr() == Arc::as_ptr(engine);
-        if !cores.last().is_some_and(is_ours) {
-            match cores.iter().position(is_ours) {
-                Some(place) => {
-                    let core = cores.remove(place);
-                    cores.push(core);
+    let mut access = Some(access);
+    let done = CORES.try_with(|cores| {
+        let access = access.take().expect("called once");
+        match of_thread(&mut cores.borrow_mut(), engine) {
+            Some(core) => access(core),
+            None => by_spare(engine, access),
+        }
+    });
+    // The thread's are gone where a destructor of another thread-local, or a handler of atexit(3), reaches the bytes.
+    done.unwrap_or_else(|_| by_spare(engine, access.take().expect("it was not called")))
+}
+
+fn by_spare<R>(engine: &SoftInner, access: impl FnOnce(&mut Core) -> R) -> R {
+    let spare = engine.spare.0.lock();
+    access(&mut spare.unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The thread's core for this engine, made where there is none yet.
+fn of_thread<'a>(
+    cores: &'a mut Vec<(Weak<SoftInner>, Core)>,
+    engine: &Arc<SoftInner>,
+) -> Option<&'a mut Core> {
+    let is_ours = |(of, _): &(Weak<SoftInner>, Core)| of.as_ptr() == Arc::as_ptr(engine);
+    if !cores.last().is_some_and(is_ours) {
+        match cores.iter().position(is_ours) {
+            Some(place) => {
+                let core = cores.remove(place);
+                cores.push(core);
+            }
+            None => {
+                // Those of engines that are gone keep their memory.
+                cores.retain(|(of, _)| of.strong_count() > 0);
+                if cores.len() == KEPT {
+                    cores.remove(0);
                 }
-                None => {
-                    // Those of engines that are gone keep their memory.
-                    cores.retain(|(of, _)| of.strong_count() > 0);
-                    if cores.len() == KEPT {
-                        cores.remove(0);
-                    }
-                    let Some(core) = engine.mmu.core() else {
-                        let spare = engine.spare.0.lock();
-                        return access(&mut spare.unwrap_or_else(PoisonError::into_inner));
-                    };
-                    cores.push((Arc::downgrade(engine), core));
-                }
+                cores.push((Arc::downgrade(engine), engine.mmu.core()?));
             }
         }
-        let (_, core) = cores.last_mut().expect("just made");
-        access(core)
-    })
+    }
+    cores.last_mut().map(|(_, core)| core)
 }
