@@ -88,6 +88,9 @@ impl From<io::Error> for Failure {
             ErrorKind::FileTooLarge => libc::EFBIG,
             ErrorKind::WouldBlock => libc::EAGAIN,
             ErrorKind::ResourceBusy => libc::EBUSY,
+            ErrorKind::NotADirectory => libc::ENOTDIR,
+            ErrorKind::ReadOnlyFilesystem => libc::EROFS,
+            ErrorKind::QuotaExceeded => libc::EDQUOT,
             _ => libc::EIO,
         });
         Self::new(errno, error.to_string())

@@ -23,7 +23,8 @@ use softfault::{Advice, UncheckedAdvice};
 /// Returns 0, or -1 with errno:
 ///   EFAULT      MADV_POPULATE_...: past the end of the file
 ///   EINVAL      addr is no multiple of the page size, advice is none of these, or MADV_DONTNEED or MADV_FREE for locked
-///               or pinned pages, or advice that this kind of map does not take
+///               pages or for private pages that are pinned, or advice that this kind of map does not take. Pinned pages of a
+///               shared file are read again when their last pin ends
 ///   ENOMEM      some of the pages are not mapped by softfault: nothing was done; or the budget has no room for them
 ///   EOPNOTSUPP  MADV_DONTFORK, MADV_DONTDUMP, MADV_HWPOISON for memory that the engine serves
 ///   or, for MADV_POPULATE_..., the error of the read.

@@ -14,7 +14,8 @@ use core::ffi::{c_int, c_void};
 /// Returns 0, or -1 with errno; after an error no page is newly locked:
 ///   EFAULT  some of the pages are past the end of the file
 ///   EINVAL  the range does not fit in the address space
-///   ENOMEM  some of the pages are not mapped by softfault, or they are more than may be locked
+///   ENOMEM  some of the pages are not mapped by softfault, or they are more than may be locked; or, where the kernel serves
+///           the map, past the end of the file
 ///   or the error of a failed read.
 ///
 /// Several threads may call this at the same time, also on the same pages.

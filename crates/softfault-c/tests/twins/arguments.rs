@@ -162,6 +162,7 @@ fn every_length_and_offset() {
         3 * PAGE as i64,
         1 << 30,
         -(PAGE as i64),
+        i64::MAX - (PAGE as i64 - 1),
     ];
     for (name, fd) in descriptors() {
         let len = if name == "empty" { 0 } else { BYTES };

@@ -88,7 +88,7 @@ fn numbers_of_another_release() {
 fn an_engine_that_cannot_be() {
     let _turn = crate::twin::turn();
     type Set = fn(&mut softfault_engine_options);
-    let wrong: [(Set, i32, &str); 11] = [
+    let wrong: [(Set, i32, &str); 12] = [
         (|o| o.memory = 4096, libc::EINVAL, "at least 8 MiB"),
         (|o| o.memory = u64::MAX, libc::ENOMEM, "this machine has"),
         (|o| o.reads = 4, libc::EINVAL, "options.reads is 4"),
@@ -111,6 +111,11 @@ fn an_engine_that_cannot_be() {
             |o| o.swap_directory = c"/no/such/folder".as_ptr(),
             libc::ENOENT,
             "/no/such/folder",
+        ),
+        (
+            |o| o.swap_directory = c"/dev/null".as_ptr(),
+            libc::ENOTDIR,
+            "/dev/null",
         ),
     ];
     for (set, why, said) in wrong {
