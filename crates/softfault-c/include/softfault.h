@@ -7,6 +7,10 @@
  * Errors. A function that fails returns MAP_FAILED, -1 or NULL as its description says, and sets errno.
  * softfault_error() returns a line of text with the reason. A function that succeeds does not change errno.
  *
+ * EFAULT for a range past the end of a file is EIO (softfault_mlock: ENOMEM) where the map is a mapping of the kernel's own: of a
+ * small file, or a writable shared one, or in a child of fork. The kernel does not tell it from a failed read. A failed write
+ * into such a map is EIO too, where the header says ENOSPC.
+ *
  * Threads. Each description says which calls may be made at the same time. No function is a cancellation point, and none
  * is async-signal-safe: do not call them in signal handlers. A signal handler may touch a map.
  *
@@ -531,7 +535,8 @@ void *softfault_mmap_ex(void *addr,
  *
  * addr is a multiple of the page size; length is rounded up to whole pages. The range may be a part of a map, or
  * several adjacent maps. Pins and locks of the pages end. Writes to a shared map of a file are in the file
- * when this returns (for the device see softfault_msync). All other memory of the pages is freed.
+ * when this returns, also if other maps still show them (for the device, and for errors, see softfault_msync). All other memory of
+ * the pages is freed.
  *
  * If several maps of one file show the same pages, each call removes them from one map.
  *
@@ -543,7 +548,7 @@ void *softfault_mmap_ex(void *addr,
  *           nothing is unmapped then
  *
  * Several threads may call this at the same time, also while other threads call functions on the same map: such a call
- * ends as if it had come before, or fails with ENOMEM. A touch of the pages at the same time is a bug of the program, as
+ * ends as if it had come before, or fails with ENOMEM. The pages are freed when the last such call ends. A touch of the pages at the same time is a bug of the program, as
  * with munmap(2).
  */
 int softfault_munmap(void *addr,
@@ -618,7 +623,8 @@ int softfault_mprotect(void *addr,
  * Returns 0, or -1 with errno:
  *   EFAULT      MADV_POPULATE_...: past the end of the file
  *   EINVAL      addr is no multiple of the page size, advice is none of these, or MADV_DONTNEED or MADV_FREE for locked
- *               or pinned pages, or advice that this kind of map does not take
+ *               pages or for private pages that are pinned, or advice that this kind of map does not take. Pinned pages of a
+ *               shared file are read again when their last pin ends
  *   ENOMEM      some of the pages are not mapped by softfault: nothing was done; or the budget has no room for them
  *   EOPNOTSUPP  MADV_DONTFORK, MADV_DONTDUMP, MADV_HWPOISON for memory that the engine serves
  *   or, for MADV_POPULATE_..., the error of the read.
@@ -671,7 +677,8 @@ int softfault_msync(void *addr,
  * Returns 0, or -1 with errno; after an error no page is newly locked:
  *   EFAULT  some of the pages are past the end of the file
  *   EINVAL  the range does not fit in the address space
- *   ENOMEM  some of the pages are not mapped by softfault, or they are more than may be locked
+ *   ENOMEM  some of the pages are not mapped by softfault, or they are more than may be locked; or, where the kernel serves
+ *           the map, past the end of the file
  *   or the error of a failed read.
  *
  * Several threads may call this at the same time, also on the same pages.

@@ -29,7 +29,7 @@ pub extern "C" fn softfault_fault_in(addr: *const c_void, length: usize) -> c_in
         let range = bytes(addr, length)?;
         let parts = Part::of(&range).map_err(|NotMapped| Failure::not_mapped())?;
         for part in &parts {
-            populate(&part.map, &part.offsets())?;
+            populate(&part.map, &part.kept_offsets())?;
         }
         Ok(0)
     })
@@ -136,7 +136,7 @@ impl Many {
             Err(failure) => return self.failed.push((place, failure.errno)),
         };
         for part in parts {
-            let range = part.offsets();
+            let range = part.kept_offsets();
             let number = *self
                 .numbers
                 .entry(Arc::as_ptr(&part.map))

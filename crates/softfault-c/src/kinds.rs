@@ -74,6 +74,14 @@ impl Arguments {
         if opened.is_some() && self.offset < 0 {
             return Err(Failure::new(libc::EOVERFLOW, "the offset is negative"));
         }
+        let bytes = crate::access::whole_pages(self.length) as libc::off_t;
+        if opened.is_some()
+            && self.offset.checked_add(bytes).is_none()
+            && about_file(self.fd).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG)
+        {
+            let text = "the map would end past the largest offset of a file";
+            return Err(Failure::new(libc::EOVERFLOW, text));
+        }
         let fixed = match self.has(libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
             true => Some(fixed::pages(self.addr, self.length, ADDRESSES)?),
             false => None,
@@ -161,7 +169,8 @@ impl Arguments {
 
     fn options(&self) -> MmapOptions {
         let mut options = MmapOptions::new();
-        options.len(self.length);
+        // Calls reach all that a touch does.
+        options.len(crate::access::whole_pages(self.length));
         if !self.is_anonymous() {
             options.offset(self.offset as u64);
         }
@@ -258,12 +267,16 @@ fn protected(mut map: MmapRaw, prot: Prot) -> Result<MmapRaw, Failure> {
 }
 
 fn size_of_file(fd: c_int) -> Result<u64, Failure> {
+    Ok(about_file(fd)?.st_size as u64)
+}
+
+fn about_file(fd: c_int) -> io::Result<libc::stat> {
     // SAFETY: zeros are a value of each field.
     let mut stat: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: fills the structure.
     match unsafe { libc::fstat(fd, &mut stat) } {
-        0 => Ok(stat.st_size as u64),
-        _ => Err(io::Error::last_os_error().into()),
+        0 => Ok(stat),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! mremap(2).
 
-use crate::access::pages;
+use crate::access::{pages, whole_pages};
 use crate::boundary::answer;
 use crate::failure::Failure;
 use crate::maps::{self, NotMapped, Part, Taken};
@@ -84,8 +84,13 @@ pub unsafe extern "C" fn softfault_mremap(
             }
         }
         let options = RemapOptions::new().may_move(flags & libc::MREMAP_MAYMOVE != 0);
+        // A window that is only read ends with its file.
+        let bytes = match taken.access.shared && !taken.access.writable {
+            true => new_size,
+            false => whole_pages(new_size),
+        };
         // SAFETY: the caller has the map to itself, and nobody finds it.
-        let remapped = unsafe { taken.map.remap(new_size, options) };
+        let remapped = unsafe { taken.map.remap(bytes, options) };
         let asked = remapped.is_ok().then_some(new_size);
         let now = taken.enter(asked) as *mut c_void;
         match remapped {
@@ -116,7 +121,7 @@ fn grow_part(old: &Range<usize>, new_size: usize, may_move: bool) -> Result<*mut
         return Err(Failure::new(libc::ENOMEM, text));
     }
     let locked = maps::locked_unpinned(old)?;
-    let mut anew = part.map.part_anew(part.offsets(), new_size)?;
+    let mut anew = part.map.part_anew(part.offsets(), whole_pages(new_size))?;
     if !access.writable {
         anew.protect(false)?;
     }

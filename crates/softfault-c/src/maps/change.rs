@@ -2,9 +2,11 @@
 //!
 //! A change is some calls of the library and one of the table, which belong together; so one thread at a time changes pages
 //! of a window, and others wait for their turn. An unmap is out of the table first, and the library has the pages back
-//! afterwards: changes wait for that, and an unmap waits for a change. Unmaps do not wait for each other. Looks never wait.
+//! afterwards: changes of these pages wait for that, and an unmap waits for a change. Unmaps do not wait for each other. Looks never
+//! wait. Nobody waits for calls that use pages that were unmapped meanwhile: EBUSY.
 
 use super::kept;
+use super::take_out::in_use;
 use super::{Arc, MmapRaw, Part, Range, Window, change, common, look};
 use crate::failure::Failure;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -41,7 +43,10 @@ impl Turn {
             let mut are_free = true;
             for part in parts {
                 let window = maps.window(part.start).ok_or_else(Failure::not_mapped)?;
-                match window.is_in_work() {
+                if window.is_in_use(part) {
+                    return may(window, part).and(Err(in_use()));
+                }
+                match window.is_in_work(part) {
                     true => are_free = false,
                     false => may(window, part)?,
                 }

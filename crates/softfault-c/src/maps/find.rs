@@ -1,7 +1,9 @@
 //! The maps of a range.
 
+use super::calls::Call;
 use super::window::Access;
 use super::{Arc, MmapRaw, NotMapped, Range, common, look};
+use crate::access::{PAGE_SIZE, whole_pages};
 
 /// A part of a range, and the map that has it.
 pub(crate) struct Part {
@@ -11,6 +13,8 @@ pub(crate) struct Part {
     pub(crate) access: Access,
     /// As the map was made, without later mprotect.
     pub(crate) made: Access,
+    /// The pages stay until this goes, though they are unmapped.
+    pub(super) call: Arc<Call>,
 }
 
 impl Part {
@@ -19,6 +23,12 @@ impl Part {
         let (start, len) = (self.map.as_ptr() as usize, self.map.len());
         let offset = |address: usize| (address - start).min(len);
         offset(self.range.start)..offset(self.range.end)
+    }
+
+    /// The offsets to bring in or keep, so that all of the part's pages are: the page in which the file ends is touched behind its
+    /// end, too.
+    pub(crate) fn kept_offsets(&self) -> Range<usize> {
+        kept_offsets(&self.map, &self.range)
     }
 
     /// The maps that have a range, in its order.
@@ -35,11 +45,24 @@ impl Part {
                 range: at..end,
                 made: mapped.access,
                 access: window.access(at).ok_or(NotMapped)?,
+                call: window.calls.begin(pages_of(&(at..end))),
             });
             at = end;
         }
         Ok(parts)
     }
+}
+
+/// See [`Part::kept_offsets`].
+pub(super) fn kept_offsets(map: &MmapRaw, range: &Range<usize>) -> Range<usize> {
+    let (start, len) = (map.as_ptr() as usize, map.len());
+    let end = (range.end - start).min(len);
+    (range.start - start).min(end.saturating_sub(usize::from(!range.is_empty())))..end
+}
+
+/// The pages that have these addresses.
+fn pages_of(range: &Range<usize>) -> Range<usize> {
+    range.start / PAGE_SIZE * PAGE_SIZE..whole_pages(range.end)
 }
 
 /// True if any of the pages is mapped.

@@ -1,6 +1,8 @@
-//! The table while the process forks: no thread is in the middle of a change, so that the child has it whole.
+//! The table while the process forks: no thread is in the middle of a change, and no map is taken out of it, so that the child has it whole.
 
+use super::change::wait;
 use super::kept::KeptRange;
+use super::take_out::TAKEN;
 use super::{Maps, change};
 use core::cell::{Cell, UnsafeCell};
 use std::sync::{Once, RwLockWriteGuard};
@@ -31,7 +33,16 @@ unsafe extern "C" fn prepare() {
     let depth = DEPTH.get();
     DEPTH.set(depth + 1);
     if depth == 0 {
-        let held = change();
+        let held = loop {
+            let held = change();
+            // A map that this thread has taken out is the child's to enter again, in a fork of a signal handler's.
+            if held.taken == TAKEN.get() {
+                break held;
+            }
+            // Registered later than the library's own, this runs earlier: no lock keeps the others from ending their change.
+            drop(held);
+            wait();
+        };
         // SAFETY: this thread has the lock.
         unsafe { *HELD.0.get() = Some(held) };
     }
@@ -57,9 +68,11 @@ unsafe extern "C" fn resume_child() {
     // SAFETY: this thread is the copy of the one that has had the lock since `prepare`.
     let held = unsafe { (*HELD.0.get()).take() };
     if let Some(mut maps) = held {
+        maps.taken = TAKEN.get();
         for window in maps.windows.values_mut() {
             window.changing = None;
             window.giving_back.clear();
+            window.calls.forget();
             window.kept.iter_mut().for_each(KeptRange::forget_lock);
         }
     }

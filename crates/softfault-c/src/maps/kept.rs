@@ -1,6 +1,6 @@
 //! Pages that stay in memory: pins, which nest, and locks, which do not.
 
-use super::find::Part;
+use super::find::{Part, kept_offsets};
 use super::{Arc, Maps, MmapRaw, NotMapped, Range, change, common, look, without};
 use crate::failure::Failure;
 use softfault::{FaultError, Kept};
@@ -28,7 +28,9 @@ const LOCKED_PIECE: usize = 2 << 20;
 
 impl KeptRange {
     fn new(part: &Part, why: KeepReason) -> Result<Self, FaultError> {
-        let kept = part.map.keep(part.offsets(), why == KeepReason::Locked)?;
+        let kept = part
+            .map
+            .keep(part.kept_offsets(), why == KeepReason::Locked)?;
         Ok(Self {
             range: part.range.clone(),
             why,
@@ -39,8 +41,7 @@ impl KeptRange {
 
     /// Another part of the same map, kept in the same way.
     fn again(&self, range: Range<usize>) -> Result<Self, FaultError> {
-        let (start, len) = (self.map.as_ptr() as usize, self.map.len());
-        let offsets = (range.start - start).min(len)..(range.end - start).min(len);
+        let offsets = kept_offsets(&self.map, &range);
         let kept = self.map.keep(offsets, self.why == KeepReason::Locked)?;
         Ok(Self {
             range,
@@ -160,16 +161,24 @@ pub(crate) fn lock(pages: &Range<usize>) -> Result<(), Failure> {
         made.into_iter().for_each(KeptRange::release);
         return Err(error.into());
     }
+    let ranges: Vec<_> = made.iter().map(|kept| kept.range.clone()).collect();
     // All of them, also if one was unmapped meanwhile: a range that is not released stays as long as its map.
     let entered = made.into_iter().map(KeptRange::enter);
     let entered = entered.fold(Ok(()), Result::and);
-    entered.map_err(|NotMapped| Failure::not_mapped())
+    entered.map_err(|NotMapped| {
+        for range in ranges {
+            let taken = change().take_kept(&range, KeepReason::Locked);
+            taken.into_iter().for_each(KeptRange::release);
+        }
+        Failure::not_mapped()
+    })
 }
 
 fn part_of(part: &Part) -> Part {
     Part {
         map: part.map.clone(),
         range: part.range.clone(),
+        call: part.call.clone(),
         ..*part
     }
 }

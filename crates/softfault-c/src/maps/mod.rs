@@ -10,10 +10,12 @@
 //! | `window` | the maps of one window, and which pages of it are mapped |
 //! | `find` | the maps of a range |
 //! | `take_out` | pages that are unmapped, and maps that are changed as a whole |
+//! | `calls` | calls under way, and the unmaps that wait for their end |
 //! | `change` | pages of a part that are changed while others use the map |
 //! | `kept` | pages that stay: pins and locks |
 //! | `fork` | the lock, while the process forks |
 
+mod calls;
 mod change;
 mod find;
 mod fork;
@@ -36,11 +38,14 @@ use window::{Mapped, Window};
 /// The maps of the process.
 static MAPS: RwLock<Maps> = RwLock::new(Maps {
     windows: BTreeMap::new(),
+    taken: 0,
 });
 
 /// Windows by their first address. No two have an address in common.
 pub(crate) struct Maps {
     windows: BTreeMap<usize, Window>,
+    /// Maps that are in nobody's table, since a thread changes them as a whole.
+    taken: usize,
 }
 
 /// Some of a range is no map.

@@ -1,10 +1,12 @@
 //! Pages that are unmapped, and maps that are changed as a whole.
 
+use super::calls::Call;
 use super::change::{number, wait};
 use super::kept::{self, KeepReason, KeptRange};
-use super::window::{Access, Mapped};
+use super::window::{Access, Mapped, Unmapped};
 use super::{Arc, Maps, MmapRaw, NotMapped, Range, change, common};
 use crate::failure::Failure;
+use core::cell::Cell;
 
 /// Unmaps pages, all of which are mapped.
 pub(crate) fn unmap(pages: &Range<usize>) -> Result<(), NotMapped> {
@@ -19,7 +21,7 @@ pub(crate) fn unmap(pages: &Range<usize>) -> Result<(), NotMapped> {
         wait();
     };
     for cut in cuts {
-        cut.finish();
+        cut.begin();
     }
     Ok(())
 }
@@ -41,29 +43,64 @@ fn parts(maps: &Maps, pages: &Range<usize>) -> Result<Vec<(usize, Range<usize>)>
 }
 
 /// Takes mapped pages out of the table.
-fn cut(maps: &mut Maps, parts: Vec<(usize, Range<usize>)>) -> Vec<Cut> {
+fn cut(maps: &mut Maps, parts: Vec<(usize, Range<usize>)>) -> Vec<CutOut> {
     let cuts = parts.into_iter().map(|(start, part)| {
         let window = maps.windows.get_mut(&start).expect("it was found");
         // For each page that goes a map shows that it was there, so that it can be given back.
         let (shown, _) = window.at(part.start).expect("it is mapped");
         let shown = shown.map.clone();
+        let shared = window.shared(&part);
         let whole = window.cut(&part);
         let gone = window.uncovered(&part);
         let kept = window.take_kept_of(&gone);
+        let calls = window.calls.of(&gone);
         let number = number();
-        window.giving_back.push(number);
+        window.giving_back.push(Unmapped {
+            number,
+            pages: gone.clone(),
+            in_use: !calls.is_empty(),
+        });
         if window.is_empty() {
             maps.windows.remove(&start);
         }
-        Cut {
+        let cut = Arc::new(Cut {
             shown,
             whole,
             gone,
-            kept,
             _giving_back: GivingBack { start, number },
+        });
+        calls.iter().for_each(|call| call.keep(&cut));
+        CutOut {
+            cut,
+            shared,
+            kept,
+            _calls: calls,
         }
     });
     cuts.collect()
+}
+
+/// Pages that were just taken out of the table.
+struct CutOut {
+    cut: Arc<Cut>,
+    /// Their parts of shared maps.
+    shared: Vec<(Arc<MmapRaw>, Range<usize>)>,
+    kept: Vec<KeptRange>,
+    /// That use them; dropped without the table's lock.
+    _calls: Vec<Arc<Call>>,
+}
+
+impl CutOut {
+    /// What is done before the unmap is over. The pages themselves go with it, or with the last call that uses them.
+    fn begin(self) {
+        kept::unmapped(self.kept, &self.cut.gone);
+        for (map, part) in self.shared {
+            let (start, len) = (map.as_ptr() as usize, map.len());
+            let offset = |address: usize| (address - start).min(len);
+            // Also where other maps still show the pages. What cannot be written stays dirty, and is told by softfault_msync.
+            map.write_back(offset(part.start)..offset(part.end));
+        }
+    }
 }
 
 /// An unmap whose pages the library does not have back yet: nobody maps them again.
@@ -78,27 +115,26 @@ impl Drop for GivingBack {
         let mut maps = change();
         // It may have been unmapped as a whole, and another be there.
         if let Some(window) = maps.windows.get_mut(&self.start) {
-            window.giving_back.retain(|&number| number != self.number);
+            window
+                .giving_back
+                .retain(|unmapped| unmapped.number != self.number);
         }
     }
 }
 
-/// The maps taken out of a window.
-struct Cut {
+/// Pages taken out of a window, which are given back when this is dropped, with no lock.
+pub(crate) struct Cut {
     shown: Arc<MmapRaw>,
     /// Maps that go.
     whole: Vec<Mapped>,
     /// Pages that nobody has any more.
     gone: Vec<Range<usize>>,
-    kept: Vec<KeptRange>,
     /// Goes last.
     _giving_back: GivingBack,
 }
 
-impl Cut {
-    /// Gives it back, with no lock.
-    fn finish(self) {
-        kept::unmapped(self.kept, &self.gone);
+impl Drop for Cut {
+    fn drop(&mut self) {
         let goes = self
             .whole
             .iter()
@@ -107,8 +143,8 @@ impl Cut {
         if !goes {
             let start = self.shown.as_ptr() as usize;
             let end = start + self.shown.len();
-            for gone in self.gone {
-                let gone = common(&gone, &(start..end));
+            for gone in &self.gone {
+                let gone = common(gone, &(start..end));
                 if gone.is_empty() {
                     continue;
                 }
@@ -117,6 +153,29 @@ impl Cut {
                 let _ = unsafe { self.shown.unmap_part(gone.start - start..gone.end - start) };
             }
         }
+    }
+}
+
+std::thread_local! {
+    /// Maps that this thread has taken out.
+    pub(super) static TAKEN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Forks of other threads wait while this lives: a map is in nobody's table.
+struct Away;
+
+impl Away {
+    fn of(maps: &mut Maps) -> Self {
+        maps.taken += 1;
+        TAKEN.set(TAKEN.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        change().taken -= 1;
+        TAKEN.set(TAKEN.get() - 1);
     }
 }
 
@@ -129,12 +188,13 @@ pub(crate) struct Taken {
     asked: usize,
     locked: Vec<Range<usize>>,
     start: usize,
+    away: Away,
 }
 
 impl Taken {
     /// Takes out the map that was made for these pages, all of which may be used alike, and that nothing else shows or uses.
     pub(crate) fn of(pages: &Range<usize>) -> Result<Self, Failure> {
-        let (mapped, access, kept) = {
+        let (mapped, access, kept, away) = {
             let mut maps = change();
             let window = maps
                 .window_mut(pages.start)
@@ -161,7 +221,7 @@ impl Taken {
                 let start = window.range().start;
                 maps.windows.remove(&start);
             }
-            (mapped, access, kept)
+            (mapped, access, kept, Away::of(&mut maps))
         };
         let locked = (kept.iter())
             .filter(|kept| kept.why == KeepReason::Locked)
@@ -179,6 +239,7 @@ impl Taken {
             asked: pages.len(),
             locked,
             start: pages.start,
+            away,
         })
     }
 
@@ -186,6 +247,7 @@ impl Taken {
     pub(crate) fn enter(self, asked: Option<usize>) -> usize {
         let asked = asked.unwrap_or(self.asked);
         let start = super::enter(self.map, asked, self.access);
+        drop(self.away);
         let moved = |range: &Range<usize>| {
             let (from, to) = (range.start - self.start, range.end - self.start);
             start + from..start + to.min(asked).max(from)
@@ -196,6 +258,6 @@ impl Taken {
     }
 }
 
-fn in_use() -> Failure {
+pub(super) fn in_use() -> Failure {
     Failure::new(libc::EBUSY, "another call uses the map")
 }

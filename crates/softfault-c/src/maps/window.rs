@@ -8,6 +8,7 @@
 //! A run is pages that the same maps have. So a look-up of an address takes one step, however many maps of a file
 //! there are.
 
+use super::calls::Calls;
 use super::common;
 use super::kept::KeptRange;
 use crate::access::whole_pages;
@@ -80,9 +81,18 @@ pub(crate) struct Window {
     runs: BTreeMap<usize, Run>,
     /// The thread that changes pages of it by calls of the library, by the number of its turn.
     pub(super) changing: Option<u64>,
-    /// The unmaps whose pages the library does not have back yet, by number.
-    pub(super) giving_back: Vec<u64>,
+    /// The unmaps whose pages the library does not have back yet.
+    pub(super) giving_back: Vec<Unmapped>,
+    pub(super) calls: Calls,
     pub(super) kept: Vec<KeptRange>,
+}
+
+/// Pages that were unmapped, and that the library does not have back yet.
+pub(super) struct Unmapped {
+    pub(super) number: u64,
+    pub(super) pages: Vec<Range<usize>>,
+    /// Calls that use them go on: it may take for ever.
+    pub(super) in_use: bool,
 }
 
 impl Window {
@@ -94,6 +104,7 @@ impl Window {
             runs: BTreeMap::new(),
             changing: None,
             giving_back: Vec::new(),
+            calls: Calls::default(),
             kept: Vec::new(),
         }
     }
@@ -106,9 +117,23 @@ impl Window {
         self.maps.is_empty()
     }
 
-    /// True if a thread has calls of the library to do before pages of it may be changed.
-    pub(super) fn is_in_work(&self) -> bool {
-        self.changing.is_some() || !self.giving_back.is_empty()
+    /// True if a thread has calls of the library to do before some pages of it may be changed.
+    pub(super) fn is_in_work(&self, pages: &Range<usize>) -> bool {
+        self.changing.is_some() || self.unmapped(pages).next().is_some()
+    }
+
+    /// True if calls go on that use some pages, which were unmapped meanwhile.
+    pub(super) fn is_in_use(&self, pages: &Range<usize>) -> bool {
+        self.unmapped(pages).any(|unmapped| unmapped.in_use)
+    }
+
+    /// The unmaps of any of some pages that the library does not have back yet.
+    fn unmapped(&self, pages: &Range<usize>) -> impl Iterator<Item = &Unmapped> {
+        let has_any = |unmapped: &&Unmapped| {
+            let mut of = unmapped.pages.iter();
+            of.any(|of| !common(of, pages).is_empty())
+        };
+        self.giving_back.iter().filter(has_any)
     }
 
     pub(super) fn enter(&mut self, mapped: Mapped) {
@@ -182,6 +207,22 @@ impl Window {
             writable: changed.unwrap_or(access.writable),
             ..access
         })
+    }
+
+    /// The parts of some pages that are of shared maps: of one for each page.
+    pub(super) fn shared(&self, pages: &Range<usize>) -> Vec<(Arc<MmapRaw>, Range<usize>)> {
+        let mut parts = Vec::new();
+        let mut at = pages.start;
+        while at < pages.end
+            && let Some((mapped, run)) = self.at(at)
+        {
+            let end = run.end.min(pages.end);
+            if mapped.access.shared {
+                parts.push((mapped.map.clone(), at..end));
+            }
+            at = end;
+        }
+        parts
     }
 
     /// True if it has a map.

@@ -1,9 +1,14 @@
 //! Files that end, or are closed.
 
 use crate::twin::{
-    Arguments, DEFAULT, PAGE, READ, Twin, WRITE, answer, file, of_file, own_engine, text, unmap,
+    Arguments, DEFAULT, Engine, PAGE, READ, Twin, WRITE, answer, file, of_file, own_engine, text,
+    unmap,
 };
+use softfault_c::engine::{SOFTFAULT_COHERENCE_ENGINE, softfault_engine_new};
 use softfault_c::fault_in::softfault_fault_in;
+use softfault_c::mremap::softfault_mremap;
+use softfault_c::pin::{softfault_pin, softfault_unpin};
+use softfault_c::transfer::{softfault_read_at, softfault_write_at};
 use std::os::fd::AsRawFd;
 
 /// The kernel's answer when a page is brought in.
@@ -98,4 +103,118 @@ fn written_bytes_are_in_the_file() {
     assert_eq!(byte, [123]);
     unmap(map, 8 * PAGE);
     assert!(made.as_raw_fd() >= 0);
+}
+
+/// Two maps of a file show one window: what is unmapped of either is written, though the other still shows it.
+#[test]
+fn written_bytes_are_in_the_file_when_one_of_two_maps_goes() {
+    let _turn = crate::twin::turn();
+    let made = crate::twin::aged_file(8 * PAGE);
+    let engine = writing_engine();
+    let arguments = of_file(&made, 8, WRITE, libc::MAP_SHARED);
+    let first = arguments.ours(engine).unwrap();
+    let second = arguments.ours(engine).unwrap();
+    assert_eq!(first, second, "one window");
+    let has = |page: usize| {
+        let mut byte = [0];
+        std::os::unix::fs::FileExt::read_exact_at(&made, &mut byte, (page * PAGE) as u64).unwrap();
+        byte[0]
+    };
+    let at = |page: usize| first.wrapping_byte_add(page * PAGE);
+    // SAFETY: within the maps.
+    let write = |page: usize| unsafe { at(page).cast::<u8>().write_volatile(123) };
+    write(1);
+    unmap(at(0), 2 * PAGE);
+    assert_eq!(has(1), 123);
+    // The rest of that map, with a page that stays locked.
+    write(5);
+    assert_eq!(
+        softfault_c::mlock::softfault_mlock(at(5), PAGE),
+        0,
+        "{}",
+        text()
+    );
+    unmap(at(2), 6 * PAGE);
+    assert_eq!(has(5), 123);
+    unmap(at(0), 8 * PAGE);
+}
+
+/// The page in which a map of some bytes ends can be touched behind them, and every call reaches as far as a touch.
+#[test]
+fn the_rest_of_the_last_page_is_the_maps() {
+    let _turn = crate::twin::turn();
+    let made = file(5000);
+    for engine in [DEFAULT, own_engine()] {
+        for (fd, flags) in [
+            (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
+            (made.as_raw_fd(), libc::MAP_PRIVATE),
+            (made.as_raw_fd(), libc::MAP_SHARED),
+        ] {
+            let arguments = Arguments {
+                length: 5000,
+                prot: WRITE,
+                flags,
+                fd,
+                offset: 0,
+            };
+            let map = arguments.ours(engine).unwrap();
+            let tail = map.wrapping_byte_add(8000);
+            let mut read = [0_u8; 3];
+            // SAFETY: within the last page of the map, which is this test's.
+            unsafe {
+                assert_eq!(
+                    softfault_write_at(tail, b"abc".as_ptr().cast(), 3),
+                    3,
+                    "{flags}"
+                );
+                assert_eq!(tail.cast::<[u8; 3]>().read(), *b"abc");
+                let copied = softfault_read_at(tail, read.as_mut_ptr().cast(), 3);
+                assert_eq!(copied, 3, "{flags}: {}", text());
+                assert_eq!(read, *b"abc");
+            }
+            pinned_for_a_call(tail);
+            if fd < 0 {
+                let flags = libc::MREMAP_MAYMOVE;
+                // SAFETY: the pages that go are this test's.
+                unsafe {
+                    let map = softfault_mremap(map, 8192, 13_000, flags);
+                    assert_ne!(map, libc::MAP_FAILED, "{}", text());
+                    let tail = map.byte_add(16_000);
+                    assert_eq!(softfault_write_at(tail, b"abc".as_ptr().cast(), 3), 3);
+                    unmap(map, 16_384);
+                }
+            } else {
+                unmap(map, 8192);
+            }
+        }
+        // A window ends with its file; the rest of the page is kept with it.
+        let map = of_file(&made, 2, READ, libc::MAP_SHARED).ours(engine);
+        let map = map.unwrap();
+        pinned_for_a_call(map.wrapping_byte_add(6000));
+        unmap(map, 2 * PAGE);
+    }
+}
+
+/// A pin has a system call read bytes.
+fn pinned_for_a_call(addr: *mut core::ffi::c_void) {
+    let pipe = crate::twin::pipe();
+    // SAFETY: within a map.
+    unsafe {
+        assert_eq!(softfault_pin(addr, 10), 0, "{}", text());
+        assert_eq!(libc::write(pipe[1], addr, 10), 10);
+        assert_eq!(softfault_unpin(addr, 10), 0, "{}", text());
+        libc::close(pipe[0]);
+        libc::close(pipe[1]);
+    }
+}
+
+/// An engine that serves maps which write to their files.
+fn writing_engine() -> Engine {
+    let mut options = crate::twin::engine_options();
+    options.memory = 64 << 20;
+    options.coherence = SOFTFAULT_COHERENCE_ENGINE;
+    // SAFETY: a structure of its size.
+    let engine = unsafe { softfault_engine_new(&options) };
+    assert!(!engine.is_null(), "{}", text());
+    Engine(engine)
 }

@@ -8,6 +8,7 @@ use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::madvise::softfault_madvise;
 use softfault_c::mlock::{softfault_mlock, softfault_munlock};
 use softfault_c::mprotect::softfault_mprotect;
+use softfault_c::mremap::softfault_mremap;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
 use softfault_c::transfer::{softfault_read_at, softfault_write_at};
@@ -239,4 +240,45 @@ fn a_child_calls_on_maps_of_files_of_any_size() {
         assert_eq!(status, 0, "{pages}: {status:#x}");
         unmap(map, pages * PAGE);
     }
+}
+
+/// A thread of the parent's makes a map longer and shorter, and has it out of the table for that, at most forks.
+#[test]
+fn a_child_has_a_map_that_the_parent_was_remapping() {
+    let _turn = crate::twin::turn();
+    let map = anonymous(8).ours(own_engine()).unwrap() as usize;
+    let remap = |from: usize, to: usize| {
+        // SAFETY: the pages that go are touched by nobody.
+        unsafe { softfault_mremap(map as *mut _, from * PAGE, to * PAGE, 0) as usize }
+    };
+    assert_eq!(remap(8, 4), map);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
+            while !over.load(SeqCst) {
+                assert_eq!((remap(4, 8), remap(8, 4)), (map, map));
+            }
+        });
+        // Also if a round fails.
+        let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
+        for round in 0..50 {
+            let mut byte = 0_u8;
+            // SAFETY: the child ends without cleaning up.
+            let status = unsafe {
+                let pid = libc::fork();
+                assert!(pid >= 0);
+                if pid == 0 {
+                    libc::alarm(300);
+                    let read = softfault_read_at(map as *const _, (&raw mut byte).cast(), 1);
+                    libc::_exit(i32::from(read != 1));
+                }
+                let mut status = 0;
+                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+                status
+            };
+            assert_eq!(status, 0, "round {round}: {status:#x}");
+        }
+    });
+    unmap(map as *mut _, 4 * PAGE);
 }

@@ -126,6 +126,13 @@ impl FileMap {
         self.cache.invalidate(addresses);
     }
 
+    /// Writes back the dirty pages of some addresses, if a map writes to the file.
+    pub(crate) fn write_back(&self, addresses: Range<usize>) {
+        if self.cache.is_writable() {
+            crate::files::write_back(&self.cache, addresses);
+        }
+    }
+
     /// Takes it away; nobody has a reference to the bytes any more.
     pub(crate) fn unmap(self, managed: &Managed, files: &Files) {
         let _masked = self.reached.masked();

@@ -244,7 +244,7 @@ impl Mmap {
     }
 
     /// The file of a managed map.
-    fn file(&self) -> Option<&FileMap> {
+    pub(crate) fn file(&self) -> Option<&FileMap> {
         match self.kind() {
             MmapKind::Managed(file) => Some(file),
             MmapKind::Private(map) => map.file(),

@@ -201,6 +201,16 @@ impl MmapRaw {
         }
     }
 
+    /// Writes the dirty pages of a part to the file, if the engine serves it. Does not wait for the device; the error of a failed
+    /// write is told by the next flush.
+    #[doc(hidden)]
+    pub fn write_back(&self, part: Range<usize>) {
+        let file = either!(&self.0, map => map.file());
+        if let (Some(file), Ok(addresses)) = (file, self.addresses(part)) {
+            file.write_back(addresses);
+        }
+    }
+
     /// Frees the pages of a part that is no longer used. Its addresses stay reserved for the map. A touch of them raises a
     /// signal if the memory was this map's own, and reads the file's page again if the window shows it.
     ///
