@@ -42,6 +42,10 @@ const PT_NOTE: u64 = 4;
 impl Head {
     /// Reads the first bytes of a file.
     pub fn read(path: &Path) -> std::io::Result<Self> {
+        // A pipe or a terminal would be waited for; to execute it is refused.
+        if !path.metadata()?.is_file() {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
         let file = File::open(path)?;
         let mut bytes = Vec::new();
         (&file).take(HEAD as u64).read_to_end(&mut bytes)?;

@@ -26,6 +26,9 @@ impl Program {
         if name.as_bytes().contains(&b'/') {
             return match fs::metadata(name) {
                 Ok(about) if about.is_dir() => Err(is_directory(name)),
+                Ok(about) if !about.is_file() => Err(cannot_run(format_args!(
+                    "{shown}: it is no regular file, and no program"
+                ))),
                 Ok(_) => Ok(Self(name.into())),
                 Err(_) => Err(not_found(format_args!("{shown}: there is no such program"))),
             };

@@ -71,6 +71,20 @@ fn a_program_that_is_not_executable() {
     assert_eq!(run.unwrap().code(), Some(5));
 }
 
+/// Failed before: it was opened, and waited for whoever would write to it.
+#[test]
+fn a_pipe_is_no_program() {
+    let directory = directory("pipe");
+    let pipe = directory.join("pipe");
+    let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+    // SAFETY: a string that ends in zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o755) }, 0);
+    refuses_program(&pipe, 126, "no regular file");
+    let script = directory.join("script");
+    executable(&script, &format!("#!{}\n", pipe.display()));
+    refuses_program(&script, 126, "Permission denied");
+}
+
 /// Failed before: "Exec format error", and 126.
 #[test]
 fn a_script_that_names_no_interpreter_is_run_by_the_shell() {
