@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Interrupt(Arc<AtomicUsize>);
 
 impl Interrupt {
-    /// From here on the three signals only set the flag.
+    /// From here on the three signals only set the flag. A signal that whoever started the command has set to be ignored, as
+    /// nohup(1) does and a shell for jobs in the background, stays ignored.
     pub fn catch() -> Result<Self, Error> {
         let flag = Arc::new(AtomicUsize::new(0));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let caught = [SIGINT, SIGTERM, SIGHUP];
+        for signal in caught.into_iter().filter(|&signal| !is_ignored(signal)) {
             signal_hook::flag::register_usize(signal, flag.clone(), signal as usize)
                 .map_err(|e| Error::failed(format_args!("cannot catch signal {signal}: {e}")))?;
         }
@@ -29,4 +31,12 @@ impl Interrupt {
             signal => Err(Error::Interrupted(signal as i32)),
         }
     }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: zeros are a value of each field.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
+    asked == 0 && action.sa_sigaction == libc::SIG_IGN
 }

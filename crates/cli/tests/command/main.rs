@@ -13,6 +13,7 @@ mod generated;
 mod hugetlb;
 mod interrupted;
 mod made_files;
+mod outputs;
 mod profile;
 mod read_ahead;
 mod report;
@@ -43,8 +44,10 @@ fn softfault(arguments: &[&str]) -> Command {
         command.arg("--keep-system-caches");
     }
     let interruptible = || {
-        // SAFETY: no handler involved.
-        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM] {
+            // SAFETY: no handler involved.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
         Ok(())
     };
     // SAFETY: only a system call; nothing is allocated.
