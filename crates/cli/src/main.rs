@@ -147,8 +147,8 @@ fn refuse(error: &clap::Error) -> ExitCode {
         };
         let tip = tip.filter(|tip| !is_number(tip));
         match tip {
-            Some(tip) => eprintln!("{wrong}: {}", in_a_line(tip)),
-            None => eprintln!("{wrong}"),
+            Some(tip) => output::tell(&format!("{wrong}: {}\n", in_a_line(tip))),
+            None => output::tell(&format!("{wrong}\n")),
         }
     }
     ExitCode::from(error.exit_code() as u8)

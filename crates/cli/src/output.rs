@@ -1,8 +1,9 @@
 //! The output of results: stdout, or a file.
 
 use crate::error::Error;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// Where the JSON goes.
@@ -54,16 +55,33 @@ pub fn both(json: Option<(&Sink, &str)>, text: &str, taken: bool) -> Result<(), 
     put.and(shown)
 }
 
-/// Writes a whole file, or none.
+/// Writes a whole file, or leaves what was there: half an array, or half a page, is of no use to anybody.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
-    let mut file = File::create(path).map_err(|e| cannot_write(path, &e))?;
-    file.write_all(text.as_bytes()).map_err(|e| {
-        // Half an array, or half a page, is of no use to anybody; a device or pipe is not ours to remove.
-        if path.is_file() {
-            let _ = std::fs::remove_file(path);
-        }
-        cannot_write(path, &e)
-    })
+    write_beside(path, text)
+        .unwrap_or_else(|| File::create(path).and_then(|mut file| file.write_all(text.as_bytes())))
+        .map_err(|e| cannot_write(path, &e))
+}
+
+/// Writes a file beside the one of this name, and puts it in its place. `None`: no file can be made there, or the name is that
+/// of a device or a pipe.
+fn write_beside(path: &Path, text: &str) -> Option<io::Result<()>> {
+    let before = fs::metadata(path).ok();
+    if before.as_ref().is_some_and(|before| !before.is_file()) {
+        return None;
+    }
+    // A link stays one.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut name = path.file_name()?.to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let beside = path.with_file_name(name);
+    let mut file = File::create_new(&beside).ok()?;
+    if let Some(before) = before {
+        let _ = file.set_permissions(before.permissions());
+        let _ = fchown(&file, Some(before.uid()), Some(before.gid()));
+    }
+    let written = file.write_all(text.as_bytes());
+    let written = written.and_then(|()| fs::rename(&beside, &path));
+    Some(written.inspect_err(|_| drop(fs::remove_file(&beside))))
 }
 
 /// Sees before hours of running that the JSON can be written.
@@ -80,11 +98,20 @@ pub fn can_write(path: &Path) -> Result<(), Error> {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
-    match () {
-        _ if path.is_dir() => Err(cannot_write(path, &"is a directory")),
-        _ if !parent.is_dir() => Err(cannot_write(path, &"no such directory")),
-        _ => Ok(()),
+    if path.is_dir() {
+        return Err(cannot_write(path, &"is a directory"));
     }
+    if !parent.is_dir() {
+        return Err(cannot_write(path, &"no such directory"));
+    }
+    let opened = match fs::symlink_metadata(path) {
+        Ok(_) if path.is_file() => File::options().append(true).open(path).map(drop),
+        // To open a pipe would wait for its reader.
+        Ok(_) => Ok(()),
+        // It goes again: whoever is interrupted leaves nothing.
+        Err(_) => File::create_new(path).and_then(|_| fs::remove_file(path)),
+    };
+    opened.map_err(|e| cannot_write(path, &e))
 }
 
 fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {

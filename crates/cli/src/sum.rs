@@ -60,7 +60,7 @@ pub fn run(args: &SumArgs) -> Result<(), Error> {
         }
     };
     output::print_bytes(&line(&sum, args.file.as_os_str().as_bytes()))?;
-    eprintln!("{took}");
+    output::tell(&format!("{took}\n"));
     Ok(())
 }
 

@@ -133,16 +133,16 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     for plan in &plans {
         lab.probe(plan)?;
     }
-    eprintln!(
-        "A file of {} and {} of memory for it, on the kernel's mmap (in a memory cgroup) and on softfault.",
+    output::tell(&format!(
+        "A file of {} and {} of memory for it, on the kernel's mmap (in a memory cgroup) and on softfault.\n{}\n",
         size::show(file_bytes),
-        size::show(args.memory)
-    );
-    eprintln!("{}", told_read_ahead(&settable, device.as_ref()));
+        size::show(args.memory),
+        told_read_ahead(&settable, device.as_ref())
+    ));
     let mut made = files::make_data(&args.dir, &[file_bytes], 1, &interrupt)?;
     let mut rows = Vec::new();
     for (stop, plan) in STOPS.iter().zip(&plans) {
-        eprintln!("{}: {}.", plan.workload.name(), stop.say);
+        output::tell(&format!("{}: {}.\n", plan.workload.name(), stop.say));
         if plan.workload == Workload::Thrash {
             // It makes files of its own, which want the room.
             made.clear();
@@ -161,11 +161,15 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     for note in table::notes(&rows) {
         text += &format!("note: {note}\n");
     }
-    if !args.no_report {
-        write_page(args, &rows)?;
-        text += &format!("page: {}\n", args.report.display());
-    }
+    // A page that cannot be written costs nobody the table.
+    let written = match args.no_report {
+        true => Ok(()),
+        false => write_page(args, &rows).inspect(|()| {
+            text += &format!("page: {}\n", args.report.display());
+        }),
+    };
     output::print(&text)?;
+    written?;
     command::first_failure(&rows)
 }
 

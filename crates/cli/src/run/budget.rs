@@ -1,6 +1,7 @@
 //! The budget, compared with the machine's memory: a budget that is not below it is never kept.
 
 use crate::error::Error;
+use crate::output::tell;
 use crate::size::{self, show};
 use softfault::{LEAST_MEMORY, memory_and_swap, memory_limit, parse_bytes};
 use std::env::var_os;
@@ -47,10 +48,10 @@ pub fn tell_too_large() {
             || "this machine's memory".to_owned(),
             |file| file.display().to_string(),
         );
-        eprintln!(
-            "warning: --memory {} is not below {}, {whose}: the kernel reclaims, or the OOM killer acts, before softfault evicts",
+        tell(&format!(
+            "warning: --memory {} is not below {}, {whose}: the kernel reclaims, or the OOM killer acts, before softfault evicts\n",
             show(bytes as u64),
             show(limit as u64)
-        );
+        ));
     }
 }

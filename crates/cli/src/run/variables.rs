@@ -3,6 +3,7 @@
 
 use super::{patterns, stamp, tree};
 use crate::error::Error;
+use crate::output::tell;
 use softfault::{VARIABLES, check_environment, parse_bytes, setting};
 use std::env::{var_os, vars_os};
 use std::ffi::OsStr;
@@ -101,7 +102,9 @@ pub fn tell_unknown() {
         let near = near
             .min()
             .map_or_else(String::new, |(_, known)| format!(": did you mean {known}?"));
-        eprintln!("warning: softfault has no variable {name}{near}");
+        tell(&format!(
+            "warning: softfault has no variable {name}{near}\n"
+        ));
     }
 }
 

@@ -99,3 +99,18 @@ fn a_command_within_another_has_nothing_to_say() {
         (String::new(), "ran\n".into())
     );
 }
+
+/// Failed before: exit code 101, and no program.
+#[test]
+fn a_stderr_that_cannot_be_written_keeps_no_program_from_beginning() {
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut run = softfault_run();
+    run.args(["--memory", "64M", "--", "echo", "hi"])
+        .env("SOFTFAULT_FOO", "1")
+        .stderr(full.unwrap());
+    let said = run.output().unwrap();
+    assert_eq!(
+        (said.status.code(), &said.stdout[..]),
+        (Some(0), &b"hi\n"[..])
+    );
+}

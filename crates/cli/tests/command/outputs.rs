@@ -1,0 +1,115 @@
+//! Where the command writes its results and its words: what cannot be written costs nothing else.
+
+use super::interrupted::{signal, start, until};
+use super::{directory, finish, is_empty, refused, softfault};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+/// Failed before: a panic, and exit code 101.
+#[test]
+fn a_stderr_that_cannot_be_written_changes_no_exit_code() {
+    let dir = directory();
+    let path = dir.path().join("file");
+    fs::write(&path, "x").unwrap();
+    let full = || File::options().write(true).open("/dev/full").unwrap();
+    let mut sum = softfault(&["sum"]);
+    let said = sum.arg(&path).stderr(full()).output().unwrap();
+    assert_eq!(said.status.code(), Some(0));
+    assert!(said.stdout.starts_with(b"2d711642b726b044"), "{said:?}");
+    let mut wrong = softfault(&["nope"]);
+    assert_eq!(wrong.stderr(full()).status().unwrap().code(), Some(2));
+}
+
+/// Failed before: after the run.
+#[test]
+fn results_that_cannot_be_written_are_refused_before_the_run() {
+    let dir = directory();
+    let data = dir.path().join("data");
+    let run = |json: &str| {
+        let mut command = softfault(&["lab", "run", "scan", "--on", "softfault"]);
+        // More than there can be: whoever begins says so.
+        command.args(["--file-size", "15T", "--json", json]);
+        command.arg("--dir").arg(dir.path());
+        command
+    };
+    refused(&mut run("/proc/x.json"), "cannot write /proc/x.json");
+    fs::create_dir(&data).unwrap();
+    assert!(is_empty(&data));
+    let inside = data.join("results.json");
+    let (code, _, err) = finish(&mut run(inside.to_str().unwrap()));
+    assert_eq!(code, 2);
+    assert!(!err.contains("cannot write"), "{err}");
+    assert!(is_empty(&data), "nothing is left");
+}
+
+/// A page that takes the place of another: whole, with its permissions, and by a link.
+#[test]
+fn old_results_stay_until_the_new_ones_are_written() {
+    let dir = directory();
+    let (page, link) = (dir.path().join("page.html"), dir.path().join("link.html"));
+    fs::write(&page, "old").unwrap();
+    fs::set_permissions(&page, Permissions::from_mode(0o640)).unwrap();
+    symlink(&page, &link).unwrap();
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/results/random.json");
+    let report = || {
+        let mut command = softfault(&["lab", "report", results, "--output"]);
+        command.arg(&link);
+        command
+    };
+    // No file may be so long.
+    let mut limited = report();
+    let limit = || {
+        let limit = libc::rlimit {
+            rlim_cur: 100,
+            rlim_max: 100,
+        };
+        // SAFETY: a structure of its size; no handler involved.
+        unsafe {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
+        }
+        Ok(())
+    };
+    // SAFETY: only system calls; nothing is allocated.
+    unsafe { limited.pre_exec(limit) };
+    refused(&mut limited, "cannot write");
+    assert_eq!(fs::read_to_string(&page).unwrap(), "old");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    let (code, _, err) = finish(&mut report());
+    assert_eq!(code, 0, "{err}");
+    assert!(fs::read_to_string(&page).unwrap().contains("<html"));
+    let mode = fs::metadata(&page).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+/// As nohup(1) starts it.
+#[test]
+fn a_signal_that_was_to_be_ignored_is() {
+    let dir = directory();
+    let path = dir.path().join("data");
+    let mut command = softfault(&["lab", "make", "--file-size", "512M"]);
+    command.arg(&path);
+    let ignores = || {
+        // SAFETY: no handler involved.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+        Ok(())
+    };
+    // SAFETY: only a system call; nothing is allocated.
+    unsafe { command.pre_exec(ignores) };
+    let mut make = start(&mut command);
+    let process = make.id();
+    // It has begun to catch the others by then.
+    until(&mut make, || {
+        let files = fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+        let mut links = files
+            .flatten()
+            .filter_map(|fd| fs::read_link(fd.path()).ok());
+        links.find(|link| link.starts_with(dir.path()))
+    });
+    signal(process, libc::SIGHUP);
+    let status = make.wait().unwrap();
+    assert_eq!((status.code(), status.signal()), (Some(0), None));
+    assert!(path.is_file());
+}
