@@ -5,8 +5,8 @@
 //! The other side of a copy is any memory of the caller's, perhaps a map of an engine whose missing pages the kernel cannot
 //! bring in. Its bytes go through a page of the stack.
 
-use crate::FaultError;
 use crate::errno::errno;
+use crate::error::FaultError;
 use libc::c_void;
 use softfault_engine::PAGE_SIZE;
 
