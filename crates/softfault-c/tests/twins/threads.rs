@@ -198,7 +198,7 @@ fn an_unmap_does_not_wait_for_a_call_that_is_blocked() {
     std::thread::scope(|scope| {
         // Also if this fails: the reader goes on until then.
         // SAFETY: this test's.
-        let end = softfault_oracle::Finally(|| drop(unsafe { libc::close(ends[1]) }));
+        let end = softfault_oracle::Finally(|| _ = unsafe { libc::close(ends[1]) });
         let reader = scope.spawn(|| {
             // SAFETY: nobody else uses the pages.
             unsafe { softfault_read_from(ends[0], at(1), 2 * PAGE) }
