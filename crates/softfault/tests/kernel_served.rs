@@ -363,7 +363,10 @@ fn a_child_of_fork_calls_on_plain_maps() {
         small.lock().unwrap();
         small.unlock().unwrap();
         small.advise(softfault::Advice::Random).unwrap();
-        assert_eq!(small.fault_in_many(&[0..1]).wait(), [Ok(())]);
+        assert_eq!(
+            small.fault_in_many(std::slice::from_ref(&(0..1))).wait(),
+            [Ok(())]
+        );
         let written = small.write_to(.., &mut Vec::new()).unwrap();
         assert_eq!(written, 16 * PAGE as u64);
         let (at, mut seen) = (small.as_ptr() as usize, 0);
