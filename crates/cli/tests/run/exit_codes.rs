@@ -76,6 +76,8 @@ fn a_program_that_is_not_executable() {
 fn a_pipe_is_no_program() {
     let directory = directory("pipe");
     let pipe = directory.join("pipe");
+    // Of an earlier run.
+    let _ = fs::remove_file(&pipe);
     let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
     // SAFETY: a string that ends in zero.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o755) }, 0);
