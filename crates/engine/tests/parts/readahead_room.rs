@@ -133,7 +133,7 @@ fn first_ahead(order: &[u64], refused: Option<usize>) -> (usize, Vec<u64>) {
             let taken = parent.free() - 200;
             assert!(parent.try_charge(taken, 0));
             let mut reads = Vec::new();
-            for page in 0..CHUNK_PAGES - rig.node.frames_in_use() as usize {
+            for page in 0..CHUNK_PAGES - rig.node.frames_in_use() {
                 let addr = others_start + page * PAGE_SIZE;
                 match fault::begin(&rig.space, addr, FaultFlags::default()) {
                     Begun::Read(read) => reads.push(read),
