@@ -14,7 +14,7 @@
 //! `attach` (faults may lock it), `start_write` and changes, `detach` (the last
 //! reader has gone), `clear` (claimed by nobody; back to the slab). All of them
 //! take the space's `mmap_lock` for write, or all but `start_write` share it
-//! ([`shared`](super::shared)); the lock itself is in [`vma_lock`](super::vma_lock). Of its kinds one uses `refcnt`, one `detached`
+//! (`shared`); the lock itself is in [`vma_lock`](super::vma_lock). Of its kinds one uses `refcnt`, one `detached`
 //! and `vm_lock`, one `refcnt`, `failed` and `bias`; fields that a kind does not use
 //! stay as in a slot that was never used.
 
