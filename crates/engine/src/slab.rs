@@ -42,8 +42,9 @@ pub trait TypeStable: Send + Sync {
     fn new_slot(index: u32) -> Self;
 }
 
-/// Slots in the first chunk, as a shift.
-const FIRST_SHIFT: u32 = 6;
+/// Slots in the first chunk, as a shift. Few where the world is that of a model: loom looks at each word of each slot
+/// that was made, and more chunks are made there.
+const FIRST_SHIFT: u32 = if PROCESSORS < 8 { 2 } else { 6 };
 /// Slots that are made at a time. No group is in two chunks.
 const GROUP: u32 = 1 << FIRST_SHIFT;
 /// Chunks enough for any `u32` index.

@@ -32,7 +32,7 @@ use crate::stage::Stage;
 use crate::store::{Store, WriteBack};
 use core::ops::Range;
 use sync::Arc;
-use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) mod arena;
 mod contents;
@@ -118,6 +118,8 @@ pub struct PageCache {
     /// The prediction of the next touches. Its lock is a leaf: nothing is locked while
     /// it is held.
     pub(crate) readahead: Mutex<ReadAhead, { order::READAHEAD }>,
+    /// Misses in a row that were answered by the page alone, as far as they count (`reads::ahead`). Changed under `readahead`.
+    pub(crate) at_random: AtomicU32,
     /// The same as Linux has it, for the policies that are not the default.
     /// Its lock is a leaf too.
     pub(crate) mmap_miss: Mutex<MmapMiss, { order::READAHEAD }>,
@@ -191,6 +193,7 @@ impl PageCache {
             on_truncate,
             pinned: AtomicU64::new(0),
             readahead: Mutex::ranked(ReadAhead::new(bytes.div_ceil(PAGE_SIZE as u64))),
+            at_random: AtomicU32::new(0),
             mmap_miss: Mutex::ranked(MmapMiss::new(node.linux_window())),
             folios: AtomicUsize::new(0),
             node,

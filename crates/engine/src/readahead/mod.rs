@@ -122,11 +122,28 @@ pub struct Plan<A = Reads> {
     pub ahead: A,
 }
 
+impl Plan {
+    /// The page alone.
+    pub(crate) fn single(page: u64) -> Plan {
+        Plan {
+            demand: page..page + 1,
+            ahead: Reads {
+                ahead: Ahead::None,
+                view: None,
+            },
+        }
+    }
+
+    pub(crate) fn is_single(&self) -> bool {
+        self.demand.end - self.demand.start == 1 && self.ahead.is_empty()
+    }
+}
+
 /// A plan in logical pages, if there is a view.
 type Planned = Plan<Ahead>;
 
 impl Planned {
-    fn single(page: u64) -> Planned {
+    fn alone(page: u64) -> Planned {
         Plan {
             demand: page..page + 1,
             ahead: Ahead::None,
@@ -276,13 +293,7 @@ impl ReadAhead {
         self.look_for_gaps(&event, advice);
         if let Some(view) = &self.view {
             if !view.has(page) {
-                return Plan {
-                    demand: page..page + 1,
-                    ahead: Reads {
-                        ahead: Ahead::None,
-                        view: None,
-                    },
-                };
+                return Plan::single(page);
             }
             event = event.seen_in(view);
         }

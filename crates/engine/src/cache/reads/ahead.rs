@@ -12,9 +12,13 @@ use crate::stage::Stage;
 use crate::store::NO_COOKIE;
 use core::ops::Range;
 use sync::Arc;
+use sync::atomic::Ordering::Relaxed;
 
 /// Random reads that keep a device busy.
 const QUEUE_DEPTH: u32 = 32;
+
+/// Misses in a row that were answered by the page alone, from which on a file counts as read at random.
+const AT_RANDOM: u32 = 64;
 
 /// Tells the policy of a touch and asks for its plan. `folio` is the folio that the
 /// touch maps.
@@ -31,8 +35,17 @@ pub(crate) fn plan(
     let used = node.frames.counts().used;
     let room = |frames: usize| ((frames / 4 * 3).saturating_sub(used) / 2) as u32;
     let mapped = cache.mapped_beside(addr, &folio);
-    let (addr, folio) = (page(addr), page(folio.start)..page(folio.end));
-    let mut readahead = cache.readahead.lock();
+    let (touched, folio) = (page(addr), page(folio.start)..page(folio.end));
+    // A miss at random does not wait for an answer that is all but certain: threads queued here behind a holder that had lost
+    // its processor. The touch is not noted then.
+    let mut readahead = if touch == Touch::Miss && cache.at_random.load(Relaxed) == AT_RANDOM {
+        match cache.readahead.try_lock() {
+            Some(readahead) => readahead,
+            None => return Plan::single(touched),
+        }
+    } else {
+        cache.readahead.lock()
+    };
     let limits = Limits {
         max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
         // Half of the rest is for others.
@@ -43,7 +56,14 @@ pub(crate) fn plan(
         file_pages: cache.end().div_ceil(PAGE_SIZE as u64).max(folio.end),
         queue_depth: QUEUE_DEPTH,
     };
-    readahead.touch(addr, folio, touch, mapped, advice, &limits)
+    let plan = readahead.touch(touched, folio, touch, mapped, advice, &limits);
+    let single = touch == Touch::Miss && plan.is_single();
+    let before = cache.at_random.load(Relaxed);
+    let in_a_row = if single { AT_RANDOM.min(before + 1) } else { 0 };
+    if in_a_row != before {
+        cache.at_random.store(in_a_row, Relaxed);
+    }
+    plan
 }
 
 /// Of the last plan's demand only `read` is read.
