@@ -29,7 +29,7 @@ unsafe impl Zero for AtomicU64 {
 /// Entries of the largest table: loom looks at each of them in each schedule, and models have few keys.
 const MOST: usize = 16;
 
-/// A hash table of so many entries, a power of two: [`MOST`] at most. `None` where the heap has no room for it.
+/// A hash table of so many entries, a power of two: 16 at most. `None` where the heap has no room for it.
 pub fn table<T: Zero>(count: usize) -> Option<Box<[T]>> {
     let count = count.min(MOST);
     let mut entries = Vec::new();
