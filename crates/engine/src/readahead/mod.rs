@@ -122,18 +122,18 @@ pub struct Plan<A = Reads> {
     pub ahead: A,
 }
 
-impl Plan {
+impl<A: Default> Plan<A> {
     /// The page alone.
-    pub(crate) fn single(page: u64) -> Plan {
-        Plan {
+    pub(crate) fn single(page: u64) -> Self {
+        Self {
             demand: page..page + 1,
-            ahead: Reads {
-                ahead: Ahead::None,
-                view: None,
-            },
+            ahead: A::default(),
         }
     }
+}
 
+impl Plan {
+    /// True if that is the plan.
     pub(crate) fn is_single(&self) -> bool {
         self.demand.end - self.demand.start == 1 && self.ahead.is_empty()
     }
@@ -143,13 +143,6 @@ impl Plan {
 type Planned = Plan<Ahead>;
 
 impl Planned {
-    fn alone(page: u64) -> Planned {
-        Plan {
-            demand: page..page + 1,
-            ahead: Ahead::None,
-        }
-    }
-
     /// Pages that are read.
     fn len(&self) -> u64 {
         self.demand.end - self.demand.start + self.ahead.len()

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 /// Pages to read in the background. Pages that are cached already are to be
 /// skipped.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reads {
     /// In logical pages, if there is a view.
     pub(super) ahead: Ahead,
@@ -69,9 +69,10 @@ pub struct Cursor {
 }
 
 /// The pages that a part of read-ahead plans to read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Ahead {
     /// Nothing.
+    #[default]
     None,
     /// All of `pages`, cut into folios at block borders and at both ends of
     /// the range (which makes the seam). If it lies below `demand`,

@@ -94,7 +94,7 @@ impl Recogniser {
         self.last.1 = 0;
         if advice == Advice::Random {
             self.count_use(event, false);
-            return Planned::alone(page);
+            return Planned::single(page);
         }
 
         let known = self.find(event);
@@ -150,7 +150,7 @@ impl Recogniser {
         let (index, steps) = match (fresh, known) {
             (Some(index), _) => (index, 0),
             (None, Some((index, Fit::Next(steps)))) => (index, steps),
-            (None, _) => return Planned::alone(event.page),
+            (None, _) => return Planned::single(event.page),
         };
         let allowance = self.allowance(index, advice, limits);
         let stream = &mut self.streams[index];

@@ -340,7 +340,7 @@ impl Stream {
         let want = target.saturating_sub(ahead).min(u64::from(allow.room));
         let first = page + (ahead as i64 + 1) * stride;
         let inside = (0..file_pages).contains(&first);
-        let mut plan = Planned::alone(event.page);
+        let mut plan = Planned::single(event.page);
         if want > 0 && want * 4 >= target && (inside || self.is(WRAPS)) {
             let first = first.rem_euclid(file_pages);
             let to_the_end = if stride > 0 {

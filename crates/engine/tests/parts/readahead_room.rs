@@ -69,6 +69,18 @@ fn neighbours_that_are_read_page_by_page_are_one_read() {
 
 /// Sixteen readers of groups that are as large as memory together: pages all but certain to be used are read into memory
 /// that is full of mapped pages, and the pool grows for it, which leaves others more of the budget than a guess does.
+/// A file that was read at random is read in order afterwards.
+#[test]
+fn an_order_after_misses_at_random_is_seen() {
+    let mut rng = Rng(1);
+    let random: Vec<u64> = (0..500).map(|_| rng.below(1 << 18)).collect();
+    let before = misses(1 << 16, 128, &random);
+    let behind = (1 << 18)..(1 << 18) + 4096;
+    let order: Vec<u64> = random.into_iter().chain(behind).collect();
+    let more = misses(1 << 16, 128, &order) - before;
+    assert!(more < 100, "{more} misses of 4,096 pages in order");
+}
+
 #[test]
 fn sure_reads_find_frames_in_full_memory() {
     const MEMORY: u64 = 1 << 16;
