@@ -8,14 +8,19 @@ use super::job::Job;
 use super::usage::Usage;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// The first argument that a child is started with.
 pub const CHILD_COMMAND: &str = "lab-child";
+
+/// Bytes of a dead child's stderr that its error has.
+const MOST_TOLD: usize = 4096;
 
 /// How a run went.
 #[derive(Debug, Default)]
@@ -37,6 +42,8 @@ pub struct Outcome {
 /// A child that is killed when nobody waits for it any more.
 struct Guard<'a> {
     child: Child,
+    /// What it writes to stderr. No pipe: nobody reads it meanwhile, and a full one would stop the child.
+    stderr: File,
     group: Option<&'a Group>,
 }
 
@@ -69,8 +76,10 @@ pub fn run(
     interrupt: &Interrupt,
     tick: &dyn Fn(),
 ) -> Result<Outcome, Error> {
+    let stderr = stderr().map_err(Error::failed)?;
     let mut guard = Guard {
-        child: spawn()?,
+        child: spawn(&stderr).map_err(cannot_start)?,
+        stderr,
         group,
     };
     if let Some(group) = group {
@@ -102,23 +111,36 @@ pub fn run(
     };
     // The terminal's Ctrl-C reaches the child as well.
     interrupt.check()?;
-    outcome(&mut guard, status, job, counters)
+    outcome(&guard, status, job, counters)
 }
 
-fn spawn() -> Result<Child, Error> {
+fn stderr() -> io::Result<File> {
+    // SAFETY: memfd_create reads the name, a live C string.
+    let fd = unsafe { libc::memfd_create(c"softfault-lab-stderr".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and nobody else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+fn spawn(stderr: &File) -> io::Result<Child> {
     // This very program, even if its file was replaced meanwhile.
     Command::new("/proc/self/exe")
         .arg(CHILD_COMMAND)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stderr(stderr.try_clone()?)
         .spawn()
-        .map_err(|e| Error::failed(format_args!("cannot start a child: {e}")))
+}
+
+fn cannot_start(error: io::Error) -> Error {
+    Error::failed(format_args!("cannot start a child: {error}"))
 }
 
 /// The figures of a child that ended by itself.
 fn outcome(
-    guard: &mut Guard,
+    guard: &Guard,
     status: ExitStatus,
     job: &Job,
     counters: &Counters,
@@ -127,7 +149,7 @@ fn outcome(
         Some((Blame::Input, text)) => return Err(Error::Input(text)),
         Some((Blame::Run, text)) => Some(text),
         None if status.success() => None,
-        None => Some(death(&mut guard.child, status)),
+        None => Some(death(&guard.stderr, status)),
     };
     Ok(final_figures(guard, job, counters, error))
 }
@@ -168,11 +190,15 @@ fn abandon(guard: Guard, job: &Job, counters: &Counters) -> Outcome {
     outcome
 }
 
-fn death(child: &mut Child, status: ExitStatus) -> String {
-    let mut told = String::new();
-    if let Some(mut stderr) = child.stderr.take() {
-        let _ = stderr.read_to_string(&mut told);
-    }
+fn death(stderr: &File, status: ExitStatus) -> String {
+    // Its end: the reason is there.
+    let mut told = vec![0; MOST_TOLD];
+    let from = stderr
+        .metadata()
+        .map_or(0, |of| of.len())
+        .saturating_sub(MOST_TOLD as u64);
+    let read = stderr.read_at(&mut told, from).unwrap_or(0);
+    let told = String::from_utf8_lossy(&told[..read]);
     let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
     let how = match (status.signal(), status.code()) {
         (Some(libc::SIGKILL), _) => {

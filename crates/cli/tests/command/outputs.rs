@@ -113,3 +113,22 @@ fn a_signal_that_was_to_be_ignored_is() {
     assert_eq!((status.code(), status.signal()), (Some(0), None));
     assert!(path.is_file());
 }
+
+/// Failed before: a child waited for ever for somebody to read what it writes to stderr, beyond the 64 KiB of a pipe. The dynamic
+/// linker writes more here.
+#[test]
+fn a_child_may_write_much_to_stderr() {
+    let dir = directory();
+    let mut run = softfault(&["lab", "run", "sparse", "--on", "softfault"]);
+    run.args(["--file-size", "1M", "--memory", "8M", "--dir"]);
+    run.arg(dir.path()).env("LD_DEBUG", "all");
+    let output = run.output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    // Of a program without a dynamic linker nothing is shown.
+    let statically = cfg!(target_feature = "crt-static");
+    assert!(
+        statically || output.stderr.len() > 1 << 16,
+        "{}",
+        output.stderr.len()
+    );
+}

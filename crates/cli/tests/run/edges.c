@@ -327,7 +327,8 @@ static void *maps_beside(void *until)
 /* Other threads map while one waits for a populate: once of many times, at least, many times. */
 static void populate_beside(void)
 {
-    enum { TIMES = 50, MANY = 20 };
+    /* The kernel's is soon over: the other thread may sleep for many of them, where the machine is busy. */
+    enum { TIMES = 2000, MANY = 20 };
     int until = 0, most = 0;
     pthread_t thread;
     use(memory);
