@@ -67,8 +67,6 @@ fn neighbours_that_are_read_page_by_page_are_one_read() {
     );
 }
 
-/// Sixteen readers of groups that are as large as memory together: pages all but certain to be used are read into memory
-/// that is full of mapped pages, and the pool grows for it, which leaves others more of the budget than a guess does.
 /// A file that was read at random is read in order afterwards.
 #[test]
 fn an_order_after_misses_at_random_is_seen() {
@@ -81,6 +79,8 @@ fn an_order_after_misses_at_random_is_seen() {
     assert!(more < 100, "{more} misses of 4,096 pages in order");
 }
 
+/// Sixteen readers of groups that are as large as memory together: pages all but certain to be used are read into memory
+/// that is full of mapped pages, and the pool grows for it, which leaves others more of the budget than a guess does.
 #[test]
 fn sure_reads_find_frames_in_full_memory() {
     const MEMORY: u64 = 1 << 16;
