@@ -20,6 +20,9 @@ const MOST_CPUS: usize = 4096;
 /// An hour in picoseconds: no cost is as large.
 const LARGEST_COST: u64 = 3_600_000_000_000_000;
 
+/// More than any hardware thread slows its sibling down by.
+const LARGEST_PERCENT: u64 = 1000;
+
 /// Why a topology cannot be had; one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unusable(String);
@@ -133,14 +136,26 @@ pub fn check(topology: &Topology) -> Result<(), Unusable> {
         ("line.memory", line.memory),
         ("scheduler.slice", topology.scheduler.slice),
         ("disk.bandwidth", topology.disk.bandwidth),
+        ("memory.bandwidth", topology.memory.bandwidth),
         ("disk.depth", u64::from(topology.disk.depth)),
     ];
     if let Some((name, _)) = above_zero.iter().find(|(_, value)| *value == 0) {
         return Err(unusable(format_args!("{name} is zero")));
     }
+    if topology.memory.remote < line.memory {
+        return Err(unusable(format_args!(
+            "line.memory is {} and memory.remote {}: farther must not cost less",
+            line.memory, topology.memory.remote
+        )));
+    }
+    if topology.smt_extra > LARGEST_PERCENT {
+        return Err(unusable(format_args!(
+            "smt_extra is above {LARGEST_PERCENT} percent"
+        )));
+    }
     let mut costs = topology.clone();
     let mut largest = 0;
-    crate::vary::costs(&mut costs, |cost| largest = largest.max(*cost));
+    crate::vary::costs(&mut costs, |_, cost| largest = largest.max(*cost));
     match largest > LARGEST_COST {
         true => Err(unusable("a cost is above an hour")),
         false => Ok(()),
@@ -182,6 +197,12 @@ mod tests {
         assert!(refused(&|t| t.line.hit = 0).contains("stand still"));
         assert_eq!(refused(&|t| t.disk.depth = 0), "disk.depth is zero");
         assert!(refused(&|t| t.page.clear = u64::MAX).contains("an hour"));
+        assert!(refused(&|t| t.memory.remote = 1).contains("farther must not cost less"));
+        assert!(refused(&|t| t.smt_extra = 1001).contains("above 1000 percent"));
+        assert_eq!(
+            refused(&|t| t.memory.bandwidth = 0),
+            "memory.bandwidth is zero"
+        );
         let malformed = |text: &str| parse(text).unwrap_err().to_string();
         assert!(malformed("{").contains("EOF"));
         assert!(malformed("{\"nodes\":-1}").contains("expected u16"));

@@ -13,12 +13,41 @@ pub fn vary(topology: &Topology, seed: u64, percent: f64) -> Topology {
         return varied;
     }
     let mut state = seed;
-    costs(&mut varied, |cost| {
+    costs(&mut varied, |_, cost| {
         let draw = (next(&mut state) >> 11) as f64 / (1u64 << 53) as f64;
         let factor = 1.0 + percent / 100.0 * (2.0 * draw - 1.0);
         *cost = (*cost as f64 * factor.max(0.0)).round() as u64;
     });
-    let line = &mut varied.line;
+    possible(&mut varied);
+    varied
+}
+
+/// The names of all costs, in the order of [`scaled`]'s numbers.
+pub fn names() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    let any = &mut crate::preset::all().remove(0);
+    costs(any, |name, _| names.push(name));
+    names
+}
+
+/// The topology with one of its costs, by its place in [`names`], that many times as high. Where that lets a farther line
+/// cost less than a nearer one, the farther one costs as much.
+pub fn scaled(topology: &Topology, which: usize, factor: f64) -> Topology {
+    let mut scaled = topology.clone();
+    let mut at = 0;
+    costs(&mut scaled, |_, cost| {
+        if at == which {
+            *cost = (*cost as f64 * factor).round() as u64;
+        }
+        at += 1;
+    });
+    possible(&mut scaled);
+    scaled
+}
+
+/// Makes costs those of a machine that can be.
+fn possible(topology: &mut Topology) {
+    let line = &mut topology.line;
     line.hit = line.hit.max(1);
     // Two that were near may have passed each other.
     let mut least = line.hit;
@@ -34,56 +63,61 @@ pub fn vary(topology: &Topology, seed: u64, percent: f64) -> Topology {
     }
     let above_zero = [
         &mut line.memory,
-        &mut varied.scheduler.slice,
-        &mut varied.disk.bandwidth,
+        &mut topology.scheduler.slice,
+        &mut topology.disk.bandwidth,
+        &mut topology.memory.bandwidth,
     ];
     for cost in above_zero {
         *cost = (*cost).max(1);
     }
-    varied
+    topology.memory.remote = topology.memory.remote.max(topology.line.memory);
 }
 
-/// Every cost, in an order that stays: a seed means the same machine tomorrow.
-pub(crate) fn costs(topology: &mut Topology, mut each: impl FnMut(&mut u64)) {
-    let line = &mut topology.line;
-    let scheduler = &mut topology.scheduler;
-    let page = &mut topology.page;
-    let disk = &mut topology.disk;
-    let kernel = &mut topology.kernel;
-    for cost in [
-        &mut line.code,
-        &mut line.hit,
-        &mut line.rmw,
-        &mut line.sibling,
-        &mut line.cluster,
-        &mut line.node,
-        &mut line.socket,
-        &mut line.remote,
-        &mut line.memory,
-        &mut line.hold,
-        &mut scheduler.call,
-        &mut scheduler.switch,
-        &mut scheduler.wake,
-        &mut scheduler.wake_latency,
-        &mut scheduler.slice,
-        &mut page.clear,
-        &mut page.copy,
-        &mut page.map,
-        &mut disk.latency,
-        &mut disk.bandwidth,
-        &mut disk.submit,
-        &mut kernel.signal,
-        &mut kernel.signal_lock,
-        &mut kernel.uffd_copy,
-        &mut kernel.uffd_copy_page,
-        &mut kernel.zap,
-        &mut kernel.zap_page,
-        &mut kernel.ipi_send,
-        &mut kernel.ipi_receive,
-        &mut kernel.map,
-    ] {
-        each(cost);
+/// Every cost and its name, in an order that stays: a seed means the same machine tomorrow.
+pub(crate) fn costs(topology: &mut Topology, mut each: impl FnMut(&'static str, &mut u64)) {
+    macro_rules! each {
+        ($($($name:ident).+),+ $(,)?) => {
+            $(each(
+                concat!($(stringify!($name), "."),+).trim_end_matches('.'),
+                &mut topology.$($name).+,
+            );)+
+        };
     }
+    each!(
+        line.code,
+        line.hit,
+        line.rmw,
+        line.sibling,
+        line.cluster,
+        line.node,
+        line.socket,
+        line.remote,
+        line.memory,
+        line.hold,
+        scheduler.call,
+        scheduler.switch,
+        scheduler.wake,
+        scheduler.wake_latency,
+        scheduler.slice,
+        page.clear,
+        page.copy,
+        page.map,
+        disk.latency,
+        disk.bandwidth,
+        disk.submit,
+        kernel.signal,
+        kernel.signal_lock,
+        kernel.uffd_copy,
+        kernel.uffd_copy_page,
+        kernel.zap,
+        kernel.zap_page,
+        kernel.ipi_send,
+        kernel.ipi_receive,
+        kernel.map,
+        smt_extra,
+        memory.bandwidth,
+        memory.remote,
+    );
 }
 
 /// SplitMix64: well mixed from any seed, and the same everywhere.
@@ -102,7 +136,7 @@ mod tests {
 
     fn all(topology: &Topology) -> Vec<u64> {
         let mut values = Vec::new();
-        costs(&mut topology.clone(), |cost| values.push(*cost));
+        costs(&mut topology.clone(), |_, cost| values.push(*cost));
         values
     }
 
@@ -137,6 +171,26 @@ mod tests {
         let factors = factors.filter(|(before, _)| *before > 0);
         let factors: Vec<f64> = factors.map(|(a, b)| b as f64 / a as f64).collect();
         assert!(factors.iter().any(|f| (f - factors[0]).abs() > 0.2));
+    }
+
+    #[test]
+    fn a_scaled_machine_differs_in_one_cost_and_can_be() {
+        let topology = preset::named("zen5-256").unwrap();
+        let names = names();
+        assert_eq!(names.len(), all(&topology).len());
+        for (which, name) in names.iter().enumerate() {
+            for factor in [0.5, 2.0] {
+                let scaled = scaled(&topology, which, factor);
+                assert_eq!(preset::check(&scaled), Ok(()), "{name}");
+                let pairs = all(&topology).into_iter().zip(all(&scaled));
+                let moved = pairs.enumerate().filter(|(_, (a, b))| a != b);
+                let moved: Vec<&str> = moved.map(|(at, _)| names[at]).collect();
+                // Distances take each other along, and code is nothing.
+                let at_most = if name.starts_with("line.") { 6 } else { 1 };
+                assert!(moved.len() <= at_most, "{name}: {moved:?}");
+                assert!(moved.contains(name) || *name == "line.code", "{name}");
+            }
+        }
     }
 
     #[test]

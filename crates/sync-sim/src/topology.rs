@@ -23,8 +23,12 @@ pub struct Topology {
     pub smt: u16,
     /// In which order CPUs are filled.
     pub placement: Placement,
+    /// By how many percent work takes longer while another hardware thread of its core works too.
+    pub smt_extra: u64,
     /// The cost of cache lines.
     pub line: LineCosts,
+    /// Memory, which CPUs share.
+    pub memory: MemoryCosts,
     /// The cost of the scheduler.
     pub scheduler: SchedulerCosts,
     /// The cost of the bytes of pages.
@@ -66,10 +70,20 @@ pub struct LineCosts {
     pub socket: u64,
     /// From another socket.
     pub remote: u64,
-    /// From memory: nobody has it.
+    /// From memory of the own socket: nobody has it.
     pub memory: u64,
     /// How long a core keeps a line that it was granted from others that want it.
     pub hold: u64,
+}
+
+/// Memory, which CPUs share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryCosts {
+    /// Bytes a second of one node, for all CPUs together.
+    pub bandwidth: u64,
+    /// A line from memory of another socket, in picoseconds.
+    pub remote: u64,
 }
 
 /// The cost of the scheduler, in picoseconds.
@@ -143,6 +157,11 @@ pub struct KernelCosts {
 }
 
 impl Topology {
+    /// NUMA nodes of all sockets.
+    pub fn memory_nodes(&self) -> usize {
+        usize::from(self.sockets) * usize::from(self.nodes)
+    }
+
     /// CPUs: hardware threads.
     pub fn cpus(&self) -> usize {
         [

@@ -30,6 +30,9 @@ pub struct RunArgs {
     /// How far the costs of the second seed's machine, and of all later seeds, may differ from the topology
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent)]
     pub vary: f64,
+    /// Run once more with each cost of the machine halved and with it doubled, and print how far the policies' rates depend on each
+    #[arg(long, conflicts_with_all = ["seeds", "vary", "trace", "hot"])]
+    pub sensitivity: bool,
     /// The machine: a name from `sim presets`, or a file
     #[arg(long, value_name = "NAME|PATH")]
     pub topology: Option<String>,

@@ -1,7 +1,7 @@
 //! `softfault sim`: the documents' workloads on simulated machines of N cores.
 //!
 //! `arguments` is the command line, `plan` the runs that it means, `pool` runs them, `row` is the JSON
-//! of one; `rates`, `slots` and `waits` print the tables, `documents` has the documents' own figures.
+//! of one; `rates`, `slots`, `waits` and `sensitivity` print the tables, `documents` has the documents' own figures.
 
 mod arguments;
 mod band;
@@ -16,6 +16,7 @@ mod rates;
 mod refuse;
 mod row;
 mod run;
+mod sensitivity;
 mod slots;
 mod trace;
 mod waits;

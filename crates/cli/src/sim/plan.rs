@@ -4,7 +4,7 @@ use super::arguments::RunArgs;
 use super::refuse::refuse_strangers;
 use crate::error::Error;
 use softfault_sim::topology::{Placement, Topology};
-use softfault_sim::vary::vary;
+use softfault_sim::vary::{names, scaled, vary};
 use softfault_sim::{Job, MmuKind, Policies, Workload, preset};
 
 /// Where document 004 measured, up to the most CPUs of either machine.
@@ -27,6 +27,9 @@ const MOST_FILES: usize = 1_000_000;
 /// More threads than stacks find room.
 const MOST_THREADS: usize = 10_000;
 
+/// How many times as high a cost is taken to be, to see what depends on it.
+pub const FACTORS: [f64; 2] = [0.5, 2.0];
+
 /// One run, and its name.
 #[derive(Debug, Clone)]
 pub struct Planned {
@@ -38,6 +41,17 @@ pub struct Planned {
     pub number: usize,
     /// How far off its machine may be, in percent.
     pub varied: f64,
+    /// The cost that its machine has changed, and how many times as high it is.
+    pub changed: Option<(&'static str, f64)>,
+}
+
+/// A machine that all policies run on.
+struct Machine {
+    topology: Topology,
+    seed: u64,
+    number: usize,
+    varied: f64,
+    changed: Option<(&'static str, f64)>,
 }
 
 /// All runs, in the order of results: by cores, then policies, then seeds.
@@ -50,7 +64,10 @@ pub fn plan(workload: Workload, args: &RunArgs) -> Result<Vec<Planned>, Error> {
         Workload::Pft | Workload::Spf | Workload::Loops => 3,
         _ => 1,
     });
-    let runs = (cores.len() * policies.len()).saturating_mul(seeds);
+    let runs = (cores.len() * policies.len()).saturating_mul(match args.sensitivity {
+        true => changes(&topology, args).len() + 1,
+        false => seeds,
+    });
     if runs > MOST_RUNS {
         return Err(Error::input(format_args!(
             "{runs} runs: more than {MOST_RUNS}"
@@ -61,26 +78,82 @@ pub fn plan(workload: Workload, args: &RunArgs) -> Result<Vec<Planned>, Error> {
             "--trace takes a single run, not {runs}: one of --cores, --policies and --seeds"
         )));
     }
+    if args.sensitivity && (policies.len() < 2 || cores.len() > 1) {
+        return Err(Error::input(
+            "--sensitivity compares policies on one machine: name two of --policies or more, and one number of --cores",
+        ));
+    }
+    let machines = match args.sensitivity {
+        true => changed_machines(&topology, args),
+        false => drawn_machines(&topology, args, seeds),
+    };
     let mut planned = Vec::with_capacity(runs);
     for &cores in &cores {
         for (policy, policies) in &policies {
-            for number in 0..seeds {
-                let seed = args.seed.wrapping_add(number as u64);
-                let varied = if number == 0 { 0.0 } else { args.vary };
-                let machine = vary(&topology, seed, varied);
-                let mut job = job(workload, args, machine, cores)?;
+            for machine in &machines {
+                let mut job = job(workload, args, machine.topology.clone(), cores)?;
                 job.policies = *policies;
-                job.seed = seed;
+                job.seed = machine.seed;
                 planned.push(Planned {
                     job,
                     policy: policy.clone(),
-                    number,
-                    varied,
+                    number: machine.number,
+                    varied: machine.varied,
+                    changed: machine.changed,
                 });
             }
         }
     }
     Ok(planned)
+}
+
+/// The topology, and machines of further seeds with every cost drawn anew.
+fn drawn_machines(topology: &Topology, args: &RunArgs, seeds: usize) -> Vec<Machine> {
+    let draw = |number| {
+        let seed = args.seed.wrapping_add(number as u64);
+        let varied = if number == 0 { 0.0 } else { args.vary };
+        Machine {
+            topology: vary(topology, seed, varied),
+            seed,
+            number,
+            varied,
+            changed: None,
+        }
+    };
+    (0..seeds).map(draw).collect()
+}
+
+/// The topology, and the same with one cost each halved and doubled.
+fn changed_machines(topology: &Topology, args: &RunArgs) -> Vec<Machine> {
+    let machine = |number, changed: Option<(usize, f64)>| Machine {
+        topology: changed.map_or(topology.clone(), |(which, factor)| {
+            scaled(topology, which, factor)
+        }),
+        seed: args.seed,
+        number,
+        varied: 0.0,
+        changed: changed.map(|(which, factor)| (names()[which], factor)),
+    };
+    let changed = changes(topology, args).into_iter().map(Some);
+    let all = std::iter::once(None).chain(changed);
+    all.enumerate()
+        .map(|(number, changed)| machine(number, changed))
+        .collect()
+}
+
+/// The costs that can matter, each with both factors: a machine is another with them, and soft page tables have no
+/// kernel beneath.
+fn changes(topology: &Topology, args: &RunArgs) -> Vec<(usize, f64)> {
+    let names = names();
+    let kernel = args.mmu == MmuKind::Uffd.name();
+    let matters = |which: &usize| {
+        (kernel || !names[*which].starts_with("kernel."))
+            && FACTORS.map(|factor| scaled(topology, *which, factor) != *topology) == [true; 2]
+    };
+    let which = (0..names.len()).filter(matters);
+    which
+        .flat_map(|at| FACTORS.map(|factor| (at, factor)))
+        .collect()
 }
 
 fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> Result<Job, Error> {

@@ -9,7 +9,7 @@ use crate::table::{Table, heading};
 use softfault_sim::Policies;
 
 /// A rate: its name, and its figure of a run.
-type Rate = (&'static str, fn(&Row) -> f64);
+pub type Rate = (&'static str, fn(&Row) -> f64);
 /// The same of the documents' rows.
 type DocumentRate = fn(&PftRow) -> [f64; 2];
 
@@ -19,18 +19,24 @@ const TOUCHES: Rate = ("touches/sec", |row| row.accesses as f64 / row.elapsed_s)
 const REGIONS: Rate = ("regions/sec", |row| row.rounds_per_s.unwrap_or(0.0));
 const ROUNDS: Rate = ("rounds/sec", |row| row.rounds_per_s.unwrap_or(0.0));
 
+/// The rates of a workload, the most telling one last.
+pub fn rates(workload: &str) -> &'static [Rate] {
+    match workload {
+        "pft" | "spf" => &[PER_CPU, PER_SECOND],
+        "storm" | "anon" => &[TOUCHES, PER_SECOND],
+        "loops" => &[REGIONS],
+        "swap-retry" => &[ROUNDS, PER_SECOND],
+        "hugetlb" => &[PER_SECOND],
+        _ => &[ROUNDS],
+    }
+}
+
 /// The table of one workload's rows.
 pub fn table(rows: &[Row]) -> String {
     let Some(first) = rows.first() else {
         return String::new();
     };
-    let rates: &[Rate] = match &first.workload[..] {
-        "pft" | "spf" => &[PER_CPU, PER_SECOND],
-        "storm" | "anon" => &[TOUCHES, PER_SECOND],
-        "loops" => &[REGIONS],
-        "swap-retry" => &[ROUNDS, PER_SECOND],
-        _ => &[ROUNDS],
-    };
+    let rates = rates(&first.workload);
     let policies = distinct(rows, |row| simulated(row).policy.clone());
     let cores = distinct(rows, |row| simulated(row).cores);
     let mut header = vec![String::new(), String::new()];

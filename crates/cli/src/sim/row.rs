@@ -41,6 +41,7 @@ pub fn row(planned: &Planned, outcome: &Result<Outcome, Trouble>, took: Took) ->
         policy: planned.policy.clone(),
         topology: job.topology.name.clone(),
         varied_percent: planned.varied,
+        changed_cost: planned.changed.map(|(name, factor)| (name.into(), factor)),
         cores: job.cores,
         mmu: job.mmu.name().into(),
         shared: job.shared,

@@ -4,7 +4,7 @@ use super::arguments::RunArgs;
 use super::plan::{self, Planned};
 use super::pool::{self, Ran};
 use super::row;
-use super::{hot, hugetlb, rates, slots, trace, waits};
+use super::{hot, hugetlb, rates, sensitivity, slots, trace, waits};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Sink};
@@ -56,9 +56,12 @@ fn refused(ran: &[Ran]) -> Result<(), Error> {
 fn text(planned: &[Planned], ran: &[Ran], rows: &[Row], hot_lines: usize) -> String {
     let mut text = String::new();
     if rows.iter().any(|row| row.error.is_none()) {
-        text += &match rows[0].workload == "hugetlb" {
-            true => hugetlb::table(rows),
-            false => rates::table(rows) + &slots::table(rows) + &waits::tables(rows),
+        text += &match (rows.last(), &rows[0].workload[..]) {
+            (Some(last), _) if row::simulated(last).changed_cost.is_some() => {
+                sensitivity::table(rows)
+            }
+            (_, "hugetlb") => hugetlb::table(rows),
+            _ => rates::table(rows) + &slots::table(rows) + &waits::tables(rows),
         };
         text += &hot::tables(planned, ran, hot_lines);
         text += &format!("\n{}\n", speed(rows));

@@ -230,6 +230,39 @@ fn hot_places_are_named() {
 }
 
 #[test]
+fn sensitivity_changes_one_cost_at_a_time() {
+    let run = ["sim", "pft", "--shared", "--sensitivity", "--cores", "4"];
+    let sizes = ["--region", "64K", "--seconds", "0.0002"];
+    let policies = ["--policies", "lock=rwsem,lock=refcount,lock=biased"];
+    let arguments = [&run[..], &sizes, &policies].concat();
+    let all = rows(&arguments);
+    let machines = all.len() / 3;
+    assert_eq!(all.len() % 3, 0);
+    let as_is = all.iter().filter(|row| row["changed_cost"].is_null());
+    assert_eq!(as_is.count(), 3);
+    // Two factors a cost; the same machines for each policy; no kernel, which soft tables do not have.
+    assert_eq!(machines % 2, 1);
+    let costs = |policy: usize| -> Vec<&Value> {
+        let rows = all[policy * machines..][..machines].iter();
+        rows.map(|row| &row["changed_cost"]).collect()
+    };
+    assert_eq!(costs(0), costs(1));
+    assert_eq!(costs(0), costs(2));
+    assert!(costs(0).contains(&&serde_json::json!(["line.remote", 2.0])));
+    let of_kernel = |cost: &&Value| cost.to_string().contains("kernel");
+    assert!(!costs(0).iter().any(of_kernel));
+
+    let (code, out, err) = finish(&mut softfault(&arguments));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("as multiples of lock=rwsem"), "{out}");
+    assert!(out.contains("Less than 1 %: "), "{out}");
+    for policy in ["lock=refcount: ", "lock=biased: "] {
+        let verdict = out.lines().find(|line| line.starts_with(policy));
+        assert!(verdict.expect(policy).contains(" × to "), "{out}");
+    }
+}
+
+#[test]
 fn a_thread_that_starves_is_told_of() {
     // Nobody has as much patience as a read from the disk takes.
     let arguments = [
@@ -318,6 +351,12 @@ fn wrong_arguments_are_one_line() {
             "0 virtual seconds",
         ),
         (&["pft", "--trace", "t"], "single run"),
+        (&["pft", "--sensitivity"], "one number of --cores"),
+        (
+            &["anon", "--sensitivity", "--cores", "2"],
+            "two of --policies",
+        ),
+        (&["pft", "--sensitivity", "--seeds", "2"], "--seeds"),
         (
             &["pft", "--json", "/nowhere/rows.json"],
             "no such directory",

@@ -11,7 +11,7 @@ use softfault_engine_sim::policy::{Policies, VmaLockKind};
 use softfault_engine_sim::{Clock, PAGE_SIZE};
 use sync::Arc;
 use sync::topology::{
-    Disk, KernelCosts, LineCosts, PageCosts, Placement, SchedulerCosts, Topology,
+    Disk, KernelCosts, LineCosts, MemoryCosts, PageCosts, Placement, SchedulerCosts, Topology,
 };
 
 /// A round machine: no real one's figures.
@@ -25,6 +25,11 @@ pub fn topology(sockets: u16, cores: u16) -> Topology {
         cores,
         smt: 1,
         placement: Placement::Spread,
+        smt_extra: 0,
+        memory: MemoryCosts {
+            bandwidth: u64::MAX,
+            remote: 1_000_000,
+        },
         line: LineCosts {
             code: 2_000,
             hit: 1_000,

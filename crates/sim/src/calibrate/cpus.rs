@@ -89,6 +89,11 @@ impl Cpus {
         self.all[0].number
     }
 
+    /// All of them.
+    pub fn numbers(&self) -> Vec<usize> {
+        self.all.iter().map(|cpu| cpu.number).collect()
+    }
+
     /// The processor's name and how many CPUs of it this process has.
     pub fn model(&self) -> String {
         let virtual_machine = match fs::read_to_string("/proc/cpuinfo") {

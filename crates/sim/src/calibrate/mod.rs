@@ -13,13 +13,16 @@ mod lines;
 mod memory;
 mod pages;
 mod sample;
+mod shared;
 mod threads;
 mod uffd;
 
 use cpus::Distance;
 use std::fmt;
 use std::path::PathBuf;
-use sync::topology::{Disk, KernelCosts, LineCosts, Placement, SchedulerCosts, Topology};
+use sync::topology::{
+    Disk, KernelCosts, LineCosts, MemoryCosts, Placement, SchedulerCosts, Topology,
+};
 
 /// How to measure.
 #[derive(Debug, Clone)]
@@ -102,6 +105,10 @@ pub fn calibrate(
 
     let line = line_costs(watch, &cpus, lacking, &mut sources)?;
     let page = pages::measure(watch, &mut sources)?;
+    let smt_extra = shared::smt_extra(watch, cpus.pair(Distance::Sibling))?;
+    let smt_extra = sources.or("smt_extra", smt_extra, lacking.smt_extra);
+    let memory = memory_costs(watch, &cpus, &line, lacking, &mut sources)?;
+    cpus::pin(home)?;
     let scheduler = scheduler_costs(watch, &cpus, lacking, &mut sources)?;
     let disk = disk_costs(watch, options, &mut sources)?;
     let kernel = kernel_costs(watch, &cpus, lacking, &mut sources)?;
@@ -114,7 +121,9 @@ pub fn calibrate(
         cores: shape.cores,
         smt: shape.smt,
         placement: Placement::Spread,
+        smt_extra,
         line,
+        memory,
         scheduler,
         page,
         disk,
@@ -179,6 +188,24 @@ fn line_costs(
         remote,
         memory,
         hold: rmw + 2 * hit,
+    })
+}
+
+fn memory_costs(
+    watch: &mut Watch,
+    cpus: &cpus::Cpus,
+    line: &LineCosts,
+    lacking: &Topology,
+    sources: &mut Sources,
+) -> Result<MemoryCosts, Failure> {
+    let shape = cpus.shape();
+    let nodes = shape.sockets * shape.nodes;
+    // Not measured, with two sockets either: the figure would need memory of a chosen node.
+    let remote = Err("it is measured on no machine".to_owned());
+    let remote = sources.or("memory.remote", remote, lacking.memory.remote);
+    Ok(MemoryCosts {
+        bandwidth: shared::bandwidth(watch, &cpus.numbers(), nodes)?,
+        remote: remote.max(line.memory),
     })
 }
 

@@ -8,14 +8,15 @@ use super::Rig;
 use crate::job::Job;
 use crate::world;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use softfault_engine::Clock;
 use softfault_engine::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::huge::{HugeFile, HugeMapping, HugePool, HugeSize, HugeSnapshot, Reserve};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Protection};
 use softfault_engine::mmu::SoftMmu;
+use softfault_engine::{Clock, PAGE_SIZE};
 use std::mem::ManuallyDrop;
 use std::sync::Mutex;
 use sync::Arc;
+use sync::topology::Topology;
 
 /// Bytes of a page.
 pub const HUGE: usize = HugeSize::TwoMiB.bytes();
@@ -28,11 +29,10 @@ const SMALL: usize = 1 << 20;
 pub struct Huge {
     pool: Arc<HugePool>,
     file: Arc<HugeFile>,
-    /// The cost of a load that no cache has, which is each of a loop that touches a byte
-    /// every 2 MiB: their lines meet in a few sets.
-    memory_ns: u64,
-    /// The cost of clearing a page.
-    clear_ns: u64,
+    /// NUMA nodes, over which the file's pages are spread in turn.
+    nodes: u64,
+    /// About the cost of a load that no cache has.
+    load_ns: u64,
     /// Pages that nobody has touched yet, where the file begins empty. No lines of the
     /// machine's: the thread that finds one pays for its clearing.
     untouched: Box<[AtomicBool]>,
@@ -62,8 +62,8 @@ impl Huge {
         Ok(Self {
             pool,
             file,
-            memory_ns: job.topology.line.memory.div_ceil(1000),
-            clear_ns: job.topology.page.clear * HugeSize::TwoMiB.pages() as u64 / 1000,
+            nodes: job.topology.memory_nodes() as u64,
+            load_ns: load_ns(&job.topology),
             untouched: match job.populated {
                 true => Box::default(),
                 false => (0..pages).map(|_| AtomicBool::new(true)).collect(),
@@ -80,7 +80,7 @@ impl Huge {
 
     /// How long the loads of a round take.
     pub fn round_ns(&self) -> u64 {
-        self.pages() * self.memory_ns
+        self.pages() * self.load_ns
     }
 
     /// Statistics of faults.
@@ -151,11 +151,12 @@ impl HugeSpace {
                 }
             }
         }
-        sync::work(huge.memory_ns);
+        // No cache has the byte: those of a loop that touches one every 2 MiB meet in a few sets.
+        world::loads_from((page % huge.nodes) as usize);
         // Relaxed: threads of the machine are executed one after the other.
         let untouched = huge.untouched.get(page as usize);
         if untouched.is_some_and(|untouched| untouched.swap(false, Relaxed)) {
-            sync::work(huge.clear_ns);
+            (0..HugeSize::TwoMiB.pages()).for_each(|_| world::clears(PAGE_SIZE));
         }
         Ok(())
     }
@@ -175,4 +176,11 @@ impl HugeSpace {
 
 fn range(huge: &Huge) -> std::ops::Range<usize> {
     START..START + huge.pages() as usize * HUGE
+}
+
+/// The mean cost of a load from memory of all sockets.
+fn load_ns(topology: &Topology) -> u64 {
+    let sockets = u64::from(topology.sockets);
+    let all = topology.line.memory + (sockets - 1) * topology.memory.remote;
+    (all / sockets).div_ceil(1000)
 }

@@ -1,7 +1,7 @@
 //! A machine for tests: figures that are easy to reckon with, of no real one.
 
 use softfault_sim::{Job, Verb, Workload};
-use sync::topology::{Disk, KernelCosts, LineCosts, PageCosts, Placement};
+use sync::topology::{Disk, KernelCosts, LineCosts, MemoryCosts, PageCosts, Placement};
 use sync::topology::{SchedulerCosts, Topology};
 
 /// Two sockets of eight cores.
@@ -16,6 +16,11 @@ pub fn topology() -> Topology {
         cores: 4,
         smt: 1,
         placement: Placement::Spread,
+        smt_extra: 0,
+        memory: MemoryCosts {
+            bandwidth: u64::MAX,
+            remote: 1_000_000,
+        },
         line: LineCosts {
             code: 500,
             hit: NS,

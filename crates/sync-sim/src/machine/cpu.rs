@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::kernel::Machine;
+use super::kernel::{Machine, longer};
 use super::line::Held;
 use super::thread::State;
 
@@ -30,6 +30,8 @@ pub struct Cpu {
     pub queue: VecDeque<u32>,
     slice_end: u64,
     preempted: bool,
+    /// Whether another hardware thread of its core works.
+    shares_core: bool,
     /// Time that interrupts took and its thread has still to account for.
     stolen: u64,
 }
@@ -44,6 +46,7 @@ impl Default for Cpu {
             queue: VecDeque::with_capacity(8),
             slice_end: 0,
             preempted: false,
+            shares_core: false,
             stolen: 0,
         }
     }
@@ -71,7 +74,7 @@ impl Machine {
             None => self.distances.first_cpu(&self.idle),
         };
         if let Some(cpu) = idle {
-            self.idle.remove(cpu);
+            self.set_idle(cpu, false);
             self.start(cpu, thread, self.now + latency);
             return;
         }
@@ -167,9 +170,27 @@ impl Machine {
             }
             None => {
                 self.cpus[usize::from(cpu)].look_at = NEVER;
-                self.idle.add(cpu);
+                self.set_idle(cpu, true);
             }
         }
+    }
+
+    /// Notes that a CPU has nothing to do, or has again.
+    fn set_idle(&mut self, cpu: u16, idle: bool) {
+        match idle {
+            true => self.idle.add(cpu),
+            false => self.idle.remove(cpu),
+        }
+        for sibling in self.distances.siblings(cpu).iter() {
+            let others = self.distances.siblings(sibling);
+            self.cpus[usize::from(sibling)].shares_core = !others.is_within(&self.idle);
+        }
+    }
+
+    /// Whether another hardware thread of the running thread's core works.
+    #[inline]
+    pub fn shares_core(&self) -> bool {
+        self.cpus[usize::from(self.cpu)].shares_core
     }
 
     /// The first of the longest queue; of equal ones, of the nearest.
@@ -257,7 +278,10 @@ impl Machine {
     pub unsafe fn work(this: *mut Self, time: u64) {
         // SAFETY: the caller's promise.
         unsafe {
-            let mut left = time;
+            let mut left = match (*this).shares_core() {
+                true => longer(time, (*this).smt_extra),
+                false => time,
+            };
             while left > 0 {
                 if (*this).now >= (*this).limit {
                     Self::in_order(this);

@@ -44,6 +44,17 @@ impl CpuSet {
         })
     }
 
+    /// The CPUs of the set.
+    pub fn iter(&self) -> impl Iterator<Item = u16> + use<> {
+        let words = self.0;
+        (0..MOST_CPUS as u16).filter(move |&cpu| Self(words).has(cpu))
+    }
+
+    /// True if all CPUs of the set are in the other one.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).all(|(a, b)| a & !b == 0)
+    }
+
     #[inline]
     fn meets(&self, other: &Self) -> bool {
         let [a, b, c, d] = self.0;
@@ -62,6 +73,10 @@ pub struct Distances {
     levels: Vec<[CpuSet; LEVELS]>,
     /// The cost of a line at each level.
     level_costs: [u64; LEVELS],
+    /// The NUMA node of each CPU.
+    nodes: Vec<usize>,
+    /// NUMA nodes of a socket.
+    nodes_of_socket: usize,
 }
 
 impl Distances {
@@ -94,12 +109,32 @@ impl Distances {
                     u32::try_from(level_costs[level]).expect("a transfer takes less than 4 ms");
             }
         }
+        let nodes_of_socket = usize::from(topology.nodes);
+        let node = |place: &Place| usize::from(place[0]) * nodes_of_socket + usize::from(place[1]);
         Self {
             cpus: cores,
             costs,
             levels,
             level_costs,
+            nodes: places[..cores].iter().map(node).collect(),
+            nodes_of_socket,
         }
+    }
+
+    /// The other hardware threads of a CPU's core.
+    pub fn siblings(&self, cpu: u16) -> &CpuSet {
+        &self.levels[usize::from(cpu)][0]
+    }
+
+    /// The NUMA node of a CPU.
+    #[inline]
+    pub fn node(&self, cpu: u16) -> usize {
+        self.nodes[usize::from(cpu)]
+    }
+
+    /// Whether a node is of the CPU's own socket.
+    pub fn is_near(&self, cpu: u16, node: usize) -> bool {
+        self.node(cpu) / self.nodes_of_socket == node / self.nodes_of_socket
     }
 
     /// The cost of a line from one CPU to another.

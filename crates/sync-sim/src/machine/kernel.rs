@@ -16,12 +16,13 @@ use super::events::{Event as Moment, Events};
 use super::futex::Bucket;
 use super::hot::Hot;
 use super::line::{Asker, Line, Wait};
+use super::memory::Memory;
 use super::random::Random;
 use super::region;
 use super::stuck::Stuck;
 use super::thread::{Stacks, Thread};
 use super::trace::{Digest, Event, Operation};
-use crate::topology::SchedulerCosts;
+use crate::topology::{SchedulerCosts, Topology};
 
 /// A place in the source.
 pub type At = &'static Location<'static>;
@@ -54,6 +55,41 @@ pub struct Costs {
     pub map: u64,
 }
 
+impl Costs {
+    /// Those of a machine, on a core whose other hardware threads are idle.
+    fn alone(topology: &Topology) -> Self {
+        Self {
+            code: topology.line.code,
+            hit: topology.line.hit,
+            rmw: topology.line.rmw,
+            memory: topology.line.memory,
+            hold: topology.line.hold,
+            clear: topology.page.clear,
+            copy: topology.page.copy,
+            map: topology.page.map,
+        }
+    }
+
+    /// Those of a core that another hardware thread works on too. What comes from elsewhere takes as long as ever.
+    fn shared(self, topology: &Topology) -> Self {
+        let longer = |cost| longer(cost, topology.smt_extra);
+        Self {
+            code: longer(self.code),
+            hit: longer(self.hit),
+            rmw: longer(self.rmw),
+            clear: longer(self.clear),
+            copy: longer(self.copy),
+            map: longer(self.map),
+            ..self
+        }
+    }
+}
+
+/// Work that takes so many percent longer.
+pub fn longer(time: u64, percent: u64) -> u64 {
+    time.saturating_add((u128::from(time) * u128::from(percent) / 100) as u64)
+}
+
 /// A simulated machine.
 pub struct Machine {
     /// The running thread's clock, in picoseconds.
@@ -70,7 +106,10 @@ pub struct Machine {
     pub own_work: bool,
     /// The cost of the operation under way after its moment.
     pub after: u64,
-    pub costs: Costs,
+    /// Of a core with one hardware thread that works, and of one with more.
+    costs: [Costs; 2],
+    /// By how many percent work takes longer on the latter.
+    pub smt_extra: u64,
     pub operations: u64,
     digest: Digest,
     /// The region's begin, and that of its lines' states.
@@ -88,6 +127,7 @@ pub struct Machine {
     /// Threads in the queues of all CPUs.
     pub queued: usize,
     pub distances: Distances,
+    pub memory: Memory,
     pub scheduler: SchedulerCosts,
     /// Boxed, for fibers run while more are made.
     #[allow(clippy::vec_box)]
@@ -121,6 +161,7 @@ impl Machine {
     pub fn new(config: &super::Config, run: u32) -> Self {
         let topology = &config.topology;
         let distances = Distances::new(topology, config.cores);
+        let alone = Costs::alone(topology);
         let arena = Arena::new(run);
         let mut idle = CpuSet::NONE;
         (0..config.cores).for_each(|cpu| idle.add(cpu as u16));
@@ -137,16 +178,8 @@ impl Machine {
             cpu: 0,
             own_work: true,
             after: 0,
-            costs: Costs {
-                code: topology.line.code,
-                hit: topology.line.hit,
-                rmw: topology.line.rmw,
-                memory: topology.line.memory,
-                hold: topology.line.hold,
-                clear: topology.page.clear,
-                copy: topology.page.copy,
-                map: topology.page.map,
-            },
+            costs: [alone, alone.shared(topology)],
+            smt_extra: topology.smt_extra,
             operations: 0,
             digest: Digest::new(),
             base: region::base(),
@@ -159,6 +192,7 @@ impl Machine {
             idle,
             queued: 0,
             distances,
+            memory: Memory::new(&topology.memory, topology.memory_nodes()),
             scheduler: topology.scheduler.clone(),
             threads: Vec::new(),
             live: 0,
@@ -178,6 +212,12 @@ impl Machine {
             panic: None,
             stuck: None,
         }
+    }
+
+    /// The costs of the running thread's operations at this moment.
+    #[inline]
+    pub fn costs(&self) -> &Costs {
+        &self.costs[usize::from(self.shares_core())]
     }
 
     /// Calls `work` while the machine's memory is the system's.
@@ -201,7 +241,7 @@ impl Machine {
             let line = (*this).line(addr);
             Self::fetch(this, line, exclusive, at);
             (*this).after = if rmw {
-                (*this).costs.rmw
+                (*this).costs().rmw
             } else {
                 (*this).after
             };
@@ -218,7 +258,7 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe {
             (*this).operations += 1;
-            (*this).now += (*this).costs.code;
+            (*this).now += (*this).costs().code;
             if (*this).now >= (*this).limit {
                 Self::in_order(this);
             }
@@ -234,7 +274,7 @@ impl Machine {
         // SAFETY: the caller's promise.
         unsafe {
             let machine = &mut *this;
-            let costs = &machine.costs;
+            let costs = *machine.costs();
             let cpu = machine.cpu;
             // Nobody gets the line before the operation itself is over.
             let hold = costs.hold.max(costs.rmw);
@@ -267,16 +307,21 @@ impl Machine {
         }
     }
 
-    /// An operation that has no line.
+    /// An operation that has no line, and costs what `cost` says at its moment.
     ///
     /// # Safety
     /// As [`access`](Self::access).
     #[inline]
-    pub unsafe fn step(this: *mut Self, operation: Operation, cost: u64, at: At) {
+    pub unsafe fn step(
+        this: *mut Self,
+        operation: Operation,
+        at: At,
+        cost: impl FnOnce(&mut Self) -> u64,
+    ) {
         // SAFETY: the caller's promise.
         unsafe {
             Self::begin(this);
-            (*this).after = cost;
+            (*this).after = cost(&mut *this);
             (*this).note(operation, 0, false, at);
         }
     }

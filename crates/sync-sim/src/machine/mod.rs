@@ -5,7 +5,7 @@
 //! and one seed gives one run, in any process and any build.
 //!
 //! Read in this order: `kernel` (how an operation finds its moment), `line`
-//! (the cost of a cache line), `cpu` (whose turn it is), `futex`, `run`.
+//! (the cost of a cache line), `memory` (bandwidth), `cpu` (whose turn it is), `futex`, `run`.
 
 mod arena;
 mod cpu;
@@ -16,6 +16,7 @@ mod heap;
 mod hot;
 mod kernel;
 mod line;
+mod memory;
 pub(crate) mod operation;
 mod random;
 mod region;
@@ -38,7 +39,7 @@ pub use trace::{Event, Operation};
 pub(crate) use futex::{wait, wake};
 
 use crate::topology::Topology;
-use kernel::Machine;
+use kernel::{Costs, Machine};
 use thread::State;
 
 /// A machine to run on.
@@ -193,7 +194,7 @@ pub(crate) fn yield_now() -> bool {
         unsafe {
             // Never nothing: a thread that polls for ever has to come to its patience's end.
             let call = (*machine).scheduler.call.max(1000);
-            Machine::step(machine, Operation::Yield, call, at);
+            Machine::step(machine, Operation::Yield, at, |_| call);
             if (*machine).asks_in_vain(at) {
                 Machine::leave(machine);
             }
@@ -211,27 +212,45 @@ fn pro_rata(page: u64, bytes: usize) -> u64 {
     page * bytes as u64 / 4096
 }
 
-/// Bytes are copied.
+/// Bytes are copied: read from memory, and written to it.
 #[inline]
 #[track_caller]
 pub(crate) fn copies(bytes: usize) {
+    moves(2 * bytes, |costs| pro_rata(costs.copy, bytes));
+}
+
+/// Bytes are cleared: written to memory. Nothing happens outside a machine.
+#[inline]
+#[track_caller]
+pub fn clears(bytes: usize) {
+    moves(bytes, |costs| pro_rata(costs.clear, bytes));
+}
+
+/// Bytes go from memory or to it, in the time that the CPU needs or longer.
+#[inline]
+#[track_caller]
+fn moves(bytes: usize, cost: impl FnOnce(&Costs) -> u64) {
     let at = Location::caller();
     // SAFETY: the machine of this thread; no borrow of it lives.
     with(|machine| unsafe {
-        let cost = pro_rata((*machine).costs.copy, bytes);
-        Machine::step(machine, Operation::Bytes, cost, at);
+        Machine::step(machine, Operation::Bytes, at, |machine| {
+            let cost = cost(machine.costs());
+            machine.transfer(bytes as u64, cost)
+        });
     });
 }
 
-/// Bytes are cleared.
+/// A byte is loaded from the memory of a NUMA node, by way of no cache. Nodes are numbered from 0. Nothing happens
+/// outside a machine.
 #[inline]
 #[track_caller]
-pub(crate) fn clears(bytes: usize) {
+pub fn loads_from(node: usize) {
     let at = Location::caller();
     // SAFETY: the machine of this thread; no borrow of it lives.
     with(|machine| unsafe {
-        let cost = pro_rata((*machine).costs.clear, bytes);
-        Machine::step(machine, Operation::Bytes, cost, at);
+        Machine::step(machine, Operation::Bytes, at, |machine| {
+            machine.load(node, region::LINE as u64)
+        });
     });
 }
 
@@ -241,7 +260,7 @@ pub(crate) fn map_pages(bytes: usize) -> Option<Option<NonNull<u8>>> {
     let at = Location::caller();
     // SAFETY: the machine of this thread; no borrow of it lives.
     with(|machine| unsafe {
-        Machine::step(machine, Operation::Map, (*machine).costs.map, at);
+        Machine::step(machine, Operation::Map, at, |machine| machine.costs().map);
         let bytes = bytes.next_multiple_of(4096);
         (*machine).own(|machine| machine.arena.alloc(bytes, true))
     })
@@ -259,7 +278,7 @@ pub(crate) unsafe fn unmap_pages(addr: NonNull<u8>, bytes: usize) -> bool {
     };
     // SAFETY: as in `map_pages`, and the caller's promise.
     unsafe {
-        with(|machine| Machine::step(machine, Operation::Map, (*machine).costs.map, at));
+        with(|machine| Machine::step(machine, Operation::Map, at, |machine| machine.costs().map));
         heap::free(addr.as_ptr(), place, bytes.next_multiple_of(4096));
     }
     true

@@ -83,6 +83,10 @@ pub(crate) fn fence() {
     let machine = kernel::machine();
     if !machine.is_null() {
         // SAFETY: as in `shared`.
-        unsafe { Machine::step(machine, Fence, (*machine).costs.rmw, Location::caller()) };
+        unsafe {
+            Machine::step(machine, Fence, Location::caller(), |machine| {
+                machine.costs().rmw
+            })
+        };
     }
 }

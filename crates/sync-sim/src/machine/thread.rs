@@ -170,7 +170,7 @@ pub fn spawn_named<T: 'static>(
     // SAFETY: this thread's machine; no borrow of it lives.
     let thread = unsafe {
         let cost = (*machine).scheduler.call + (*machine).scheduler.wake;
-        Machine::step(machine, Operation::Spawn, cost, at);
+        Machine::step(machine, Operation::Spawn, at, |_| cost);
         let thread = (*machine).own(|machine| machine.add_thread(name, nice, at, body));
         (*machine).set_limit();
         thread
@@ -271,7 +271,7 @@ impl Machine {
     unsafe fn end(this: *mut Self) {
         // SAFETY: as in `block`.
         unsafe {
-            Self::step(this, Operation::End, 0, Location::caller());
+            Self::step(this, Operation::End, Location::caller(), |_| 0);
             let machine = &mut *this;
             let joiners = core::mem::take(&mut (*machine.running).joiners);
             machine.live -= 1;

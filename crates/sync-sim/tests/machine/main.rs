@@ -5,6 +5,7 @@ mod outside;
 mod program;
 mod same;
 mod scheduler;
+mod shared;
 mod stuck;
 mod words;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sync::atomic::{AtomicU64, Ordering::*};
 use sync::machine::{self, Config, Report};
 use sync::topology::{
-    Disk, KernelCosts, LineCosts, PageCosts, Placement, SchedulerCosts, Topology,
+    Disk, KernelCosts, LineCosts, MemoryCosts, PageCosts, Placement, SchedulerCosts, Topology,
 };
 use sync::wait::WaitWord;
 
@@ -21,6 +21,11 @@ pub fn bare(cores: u16) -> Topology {
         cores,
         smt: 1,
         placement: Placement::Packed,
+        smt_extra: 0,
+        memory: MemoryCosts {
+            bandwidth: u64::MAX,
+            remote: 1_000_000,
+        },
         line: LineCosts {
             code: 0,
             hit: 0,

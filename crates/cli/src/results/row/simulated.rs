@@ -11,6 +11,9 @@ pub struct Simulated {
     pub topology: String,
     /// How far off that its costs may be, in percent.
     pub varied_percent: f64,
+    /// The one cost of it that is another than the machine's, and how many times as high; null if none is.
+    #[serde(default)]
+    pub changed_cost: Option<(String, f64)>,
     /// CPUs.
     pub cores: usize,
     /// Whose page tables.
