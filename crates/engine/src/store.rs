@@ -84,6 +84,29 @@ pub trait Store: Send + Sync {
     /// `buffer` is writable for `bytes` and nobody else touches it meanwhile.
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError>;
 
+    /// As [`read`](Self::read), of bytes for which nobody has to be waited for. `None`: the thread would wait, and the store may have
+    /// begun to read them. [`read_missing`](Self::read_missing) reads them then.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read).
+    unsafe fn read_at_hand(&self, _offset: u64, _buffer: *mut u8, _bytes: usize) -> Option<usize> {
+        None
+    }
+
+    /// As [`read`](Self::read), after [`read_at_hand`](Self::read_at_hand) had nothing.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read).
+    unsafe fn read_missing(
+        &self,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, StoreError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.read(offset, buffer, bytes) }
+    }
+
     /// Starts reads and returns how many of them, from the front, were started
     /// (none where the store has no asynchronous way, or its queue is full).
     /// Their completions are delivered by [`reap`](Self::reap), by any thread;

@@ -47,6 +47,8 @@ enum Owner {
 enum Reason {
     /// The folio is ours to read, by this thread.
     Read,
+    /// The same, and the store does not have it at hand.
+    ReadMissing,
     /// The folio is ours to read, and this window around it.
     ReadAround(RaWindow),
     /// Somebody else reads the folio.
@@ -267,9 +269,18 @@ impl Wait {
         self.reason == Reason::Read
     }
 
+    /// The store does not have at hand what the caller is to read.
+    pub(crate) fn is_missing(&mut self) {
+        debug_assert!(self.is_own_read());
+        self.reason = Reason::ReadMissing;
+    }
+
     /// True if the caller holds the folio lock and has not begun the folio's read.
     pub(crate) fn is_unread(&self) -> bool {
-        matches!(self.reason, Reason::Read | Reason::ReadAround(_))
+        matches!(
+            self.reason,
+            Reason::Read | Reason::ReadMissing | Reason::ReadAround(_)
+        )
     }
 
     /// For a wait for memory: makes room, where that takes no I/O. True if the caller is to look again.
@@ -285,7 +296,7 @@ impl Wait {
     pub fn is_io(&self) -> bool {
         matches!(
             self.reason,
-            Reason::Read | Reason::ReadAround(_) | Reason::Folio
+            Reason::Read | Reason::ReadMissing | Reason::ReadAround(_) | Reason::Folio
         )
     }
 
@@ -302,6 +313,10 @@ impl Wait {
         match self.reason {
             Reason::Read => {
                 read::demand(self.cache(), node.folios.get(self.folio));
+                Waited::Ready
+            }
+            Reason::ReadMissing => {
+                read::demand_missing(self.cache(), node.folios.get(self.folio));
                 Waited::Ready
             }
             Reason::ReadAround(window) => {

@@ -56,6 +56,10 @@ struct File {
     read_pages: Vec<Range<u64>>,
     /// How often it was asked for an extent.
     extents: usize,
+    /// Pages that are read without a wait.
+    at_hand: Range<u64>,
+    /// Reads of pages that were not at hand when they were asked for.
+    missing: usize,
 }
 
 impl TestStore {
@@ -81,6 +85,8 @@ impl TestStore {
             written_pages: Vec::new(),
             read_pages: Vec::new(),
             extents: 0,
+            at_hand: 0..0,
+            missing: 0,
         };
         Arc::new(Self {
             gate: Gate::new(file, queue),
@@ -178,6 +184,16 @@ impl TestStore {
     /// Waits until `count` reads are held back, in `read` or in the queue.
     pub fn wait_blocked(&self, count: usize) {
         self.gate.wait_blocked(count);
+    }
+
+    /// These pages are read without a wait.
+    pub fn set_at_hand(&self, pages: Range<u64>) {
+        self.gate.lock().at_hand = pages;
+    }
+
+    /// Reads of pages that were not at hand when they were asked for.
+    pub fn missing(&self) -> usize {
+        self.gate.lock().missing
     }
 
     /// Reads begun so far, in order, as pages.
@@ -290,6 +306,28 @@ impl Store for TestStore {
         let file = self.gate.pass(|file| file.note(offset, bytes));
         // SAFETY: the caller's promise.
         unsafe { file.fill(offset, buffer, bytes) }
+    }
+
+    unsafe fn read_at_hand(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Option<usize> {
+        let first = offset / PAGE_SIZE as u64;
+        let last = (offset + bytes as u64 - 1) / PAGE_SIZE as u64;
+        let at_hand = self.gate.lock().at_hand.clone();
+        if !(at_hand.contains(&first) && at_hand.contains(&last)) {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.read(offset, buffer, bytes) }.ok()
+    }
+
+    unsafe fn read_missing(
+        &self,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, StoreError> {
+        self.gate.change(|file| file.missing += 1);
+        // SAFETY: the caller's promise.
+        unsafe { self.read(offset, buffer, bytes) }
     }
 
     unsafe fn submit(&self, reads: &[Read]) -> usize {

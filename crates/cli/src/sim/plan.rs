@@ -146,14 +146,12 @@ fn changed_machines(topology: &Topology, args: &RunArgs) -> Vec<Machine> {
 fn changes(topology: &Topology, args: &RunArgs) -> Vec<(usize, f64)> {
     let names = names();
     let kernel = args.mmu == MmuKind::Uffd.name();
-    let matters = |which: &usize| {
-        (kernel || !names[*which].starts_with("kernel."))
-            && FACTORS.map(|factor| scaled(topology, *which, factor) != *topology) == [true; 2]
+    let all = (0..names.len()).flat_map(|at| FACTORS.map(|factor| (at, factor)));
+    let matters = |&(which, factor): &(usize, f64)| {
+        (kernel || !names[which].starts_with("kernel."))
+            && scaled(topology, which, factor) != *topology
     };
-    let which = (0..names.len()).filter(matters);
-    which
-        .flat_map(|at| FACTORS.map(|factor| (at, factor)))
-        .collect()
+    all.filter(matters).collect()
 }
 
 fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> Result<Job, Error> {

@@ -240,8 +240,8 @@ fn sensitivity_changes_one_cost_at_a_time() {
     assert_eq!(all.len() % 3, 0);
     let as_is = all.iter().filter(|row| row["changed_cost"].is_null());
     assert_eq!(as_is.count(), 3);
-    // Two factors a cost; the same machines for each policy; no kernel, which soft tables do not have.
-    assert_eq!(machines % 2, 1);
+    // The same machines for each policy; no kernel, which soft tables do not have.
+    assert!(machines > 30, "{machines}");
     let costs = |policy: usize| -> Vec<&Value> {
         let rows = all[policy * machines..][..machines].iter();
         rows.map(|row| &row["changed_cost"]).collect()

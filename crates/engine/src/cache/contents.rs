@@ -44,7 +44,7 @@ impl PageCache {
         }
     }
 
-    /// Reads pages from where they are at this moment, in the calling thread.
+    /// Reads pages from where they are at this moment, in the calling thread. `missing`: the store did not have them at hand.
     ///
     /// # Safety
     /// As for [`Store::read`](crate::store::Store::read).
@@ -53,10 +53,12 @@ impl PageCache {
         offset: u64,
         buffer: *mut u8,
         bytes: usize,
+        missing: bool,
     ) -> Result<usize, NotRead> {
         // SAFETY: the caller's promise.
         unsafe {
             match &self.contents {
+                Contents::File if missing => Ok(self.store.read_missing(offset, buffer, bytes)?),
                 Contents::File => Ok(self.store.read(offset, buffer, bytes)?),
                 Contents::Private(view) => view.read_now(offset, buffer, bytes),
             }

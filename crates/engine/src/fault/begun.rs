@@ -5,7 +5,8 @@
 //!           ├─ Read(read) ── the store takes it (Store::submit_apart) ── it arrives, in any thread
 //!           │      │                                                        │ attempts, as ever
 //!           │      │                                                        ├─ Over, Read, Waits
-//!           │      └─ it does not ── FaultRead::wait: reads in this thread, as `handle` does
+//!           │      └─ it does not ─┬─ FaultRead::at_hand: the store has it, or it is given back
+//!           │                      └─ FaultRead::wait: reads in this thread, as `handle` does
 //!           └─ Waits(wait) ── FaultWait::wait: goes on as `handle` does
 //!                  └──── FaultWait::leave: nothing is held, and another thread calls `handle`
 //! ```
@@ -136,6 +137,28 @@ impl<'a> FaultRead<'a> {
     /// Where it is to be read from.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.waits().file().store
+    }
+
+    /// Reads what the store has at hand, and goes on. Gives the read back where this thread would have to wait for it; the store may
+    /// have begun it then.
+    pub fn at_hand(mut self) -> Result<Begun<'a>, Self> {
+        let Read {
+            offset,
+            buffer,
+            bytes,
+            ..
+        } = self.request(0);
+        let reading = Stage::Read.span();
+        // SAFETY: the buffer is the frames of the folio, whose lock this has.
+        let read = unsafe { self.store().read_at_hand(offset, buffer, bytes) };
+        drop(reading);
+        match read {
+            Some(bytes) => Ok(self.arrived(Ok(bytes))),
+            None => {
+                self.wait.as_mut().expect("it has not arrived").is_missing();
+                Err(self)
+            }
+        }
     }
 
     /// Takes the answer of the store, and goes on.

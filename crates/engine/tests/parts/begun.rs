@@ -226,3 +226,34 @@ fn a_read_around_that_is_left_locks_nothing() {
         rig.finish();
     }
 }
+
+/// What the store has at hand is read at once, and what it has not is read once, by a thread that waits.
+#[test]
+fn bytes_at_hand_are_not_waited_for() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::new(pages(64));
+    store.set_at_hand(0..8);
+    let (cache, start) = random(&rig, &store);
+    let at_hand = |page: usize| read(begin(&rig, start + page * PAGE_SIZE)).at_hand();
+    match at_hand(3) {
+        Ok(begun) => assert_eq!(over(begun), Outcome::Mapped),
+        Err(_) => panic!("the store has it"),
+    }
+    assert_eq!((store.reads().len(), store.missing()), (1, 0));
+    let Err(missing) = at_hand(40) else {
+        panic!("the store does not have it");
+    };
+    // The folio is locked still, and has no bytes.
+    assert_eq!(store.reads().len(), 1);
+    assert_eq!(missing.wait(&NeverInterrupted), Outcome::Mapped);
+    assert_eq!((store.reads().len(), store.missing()), (2, 1));
+    // One that is given up is read by the next fault.
+    drop(at_hand(41));
+    for page in [3, 40, 41] {
+        let byte = store.byte((page * PAGE_SIZE) as u64);
+        assert_eq!(rig.touch(start + page * PAGE_SIZE), Ok(byte));
+    }
+    assert_eq!((store.reads().len(), store.missing()), (3, 1));
+    drop(cache);
+    rig.finish();
+}

@@ -8,6 +8,7 @@ use softfault_engine::fault::{self, Begun, FaultRead, FaultWait, NeverInterrupte
 use softfault_engine::stage::Stage;
 use softfault_engine::store::{Read, Store};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use sync::stage;
 
 /// Reads messages and begins their faults, until there is one that this thread has to wait in. Then another reads on.
@@ -17,11 +18,12 @@ use sync::stage;
 pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
     let mmu = process.mmu();
     let (mut again, Turn { mut most, mut next }) = (0, pool.turn());
+    let mut soon = Soon::default();
     // Descriptors that may have messages.
     let mut ready = u8::MAX;
     loop {
         let Some(from) = first_from(ready, next) else {
-            ready = mmu.wait_for_messages(again);
+            ready = soon.after(|soon| mmu.wait_for_messages(again, soon));
             again = again.saturating_add(1);
             continue;
         };
@@ -38,7 +40,7 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
         again = 0;
         stage::take_over(Stage::Handler as u8);
         let touches = &mut touches[..count];
-        let (first, late) = begin(pool, process, touches);
+        let (first, late) = begin(pool, process, touches, &mut soon);
         let Some((touch, waiting)) = first else {
             most = (2 * most).min(MESSAGES);
             continue;
@@ -47,6 +49,35 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
         pool.end(process, &touch, waiting.wait());
         let late = &touches[..late];
         return late.iter().for_each(|touch| pool.serve(process, touch));
+    }
+}
+
+/// Whether a message may come soon: a thread was woken just now, and the last such thread touched its next missing page at once.
+///
+/// A program that finds its pages in the page cache, one after the other, would otherwise pay for two wake-ups of idle processors a page,
+/// its own and that of the thread that reads messages; and one that works between its touches would pay for looks in vain.
+#[derive(Default)]
+struct Soon {
+    /// The fault of the last message has ended: its thread goes on.
+    ended: bool,
+    /// The last message after such an end came soon.
+    came: bool,
+}
+
+/// A message that comes so long after a thread began to wait was worth a look before it slept: twice as long as it looks, for one that slept
+/// comes late.
+const SOON: Duration = Duration::from_micros(100);
+
+impl Soon {
+    /// Waits, and notes how long that took.
+    fn after(&mut self, wait: impl FnOnce(bool) -> u8) -> u8 {
+        if !core::mem::take(&mut self.ended) {
+            return wait(false);
+        }
+        let begin = Instant::now();
+        let ready = wait(self.came);
+        self.came = begin.elapsed() < SOON;
+        ready
     }
 }
 
@@ -96,20 +127,32 @@ fn begin(
     pool: &ServingThreads,
     process: &'static Process,
     touches: &mut [Touch],
+    soon: &mut Soon,
 ) -> (Option<(Touch, Waiting)>, usize) {
     let mut batch = Batch::new(pool);
     let (mut first, mut late) = (None, 0);
+    soon.ended = false;
     for at in 0..touches.len() {
         let touch = &touches[at];
         pool.refuse_own(touch);
         let waiting = match fault::begin(process.space(), touch.addr, touch.flags) {
             Begun::Over(outcome) => {
                 pool.end(process, touch, outcome);
+                soon.ended = true;
                 continue;
             }
             Begun::Read(read) => match batch.add(touch, read) {
                 Ok(()) => continue,
-                Err(read) => Waiting::Read(read),
+                // This thread goes on where the page cache has it.
+                Err(read) => match read.at_hand() {
+                    Ok(Begun::Over(outcome)) => {
+                        pool.end(process, touch, outcome);
+                        soon.ended = true;
+                        continue;
+                    }
+                    Ok(Begun::Waits(wait)) => Waiting::Other(wait),
+                    Ok(Begun::Read(read)) | Err(read) => Waiting::Read(read),
+                },
             },
             Begun::Waits(wait) => Waiting::Other(wait),
         };
@@ -239,5 +282,25 @@ mod tests {
         assert_eq!(first_from(0b0010_0001, 1), Some(5));
         assert_eq!(first_from(0b0010_0001, 6), Some(0));
         assert_eq!(first_from(0, 3), None);
+    }
+
+    #[test]
+    fn a_look_before_a_sleep_has_to_be_worth_it() {
+        let mut soon = Soon::default();
+        let late = |looked: bool| {
+            std::thread::sleep(2 * SOON);
+            u8::from(looked)
+        };
+        // No fault has ended: nobody goes on.
+        assert_eq!(soon.after(u8::from), 0);
+        let mut after_an_end = |wait: &dyn Fn(bool) -> u8| {
+            soon.ended = true;
+            soon.after(wait)
+        };
+        // The first sleeps and sees that it was short, unless this thread has lost its processor; the second looks.
+        while after_an_end(&u8::from) == 0 {}
+        // In vain, so that the next one does not.
+        assert_eq!(after_an_end(&late), 1);
+        assert_eq!(after_an_end(&late), 0);
     }
 }

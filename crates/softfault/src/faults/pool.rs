@@ -81,14 +81,15 @@ enum Role {
 }
 
 impl PoolState {
-    /// Calls an idle thread, if there is one more.
-    fn call(&mut self, wanted: &Condvar) {
-        if self.called < self.idle {
-            self.called += 1;
-            wanted.notify_one();
-        } else {
-            self.short = true;
+    /// Says whether an idle thread is to be called, if there is one more.
+    #[must_use]
+    fn calls(&mut self) -> bool {
+        let calls = self.called < self.idle;
+        match calls {
+            true => self.called += 1,
+            false => self.short = true,
         }
+        calls
     }
 }
 
@@ -157,17 +158,25 @@ impl ServingThreads {
 
     /// Lets another thread read: an idle one, or the next that is.
     pub(super) fn stop_reading(&self, turn: Turn) {
+        self.call(|state| (state.reading, state.turn) = (false, turn));
+    }
+
+    /// Changes the state, so that there is something to do for an idle thread, and calls one. After the lock is free again: a thread
+    /// that wakes on this processor would run at once, and sleep for the lock.
+    fn call(&self, change: impl FnOnce(&mut PoolState)) {
         let mut state = self.state();
-        (state.reading, state.turn) = (false, turn);
-        state.call(&self.wanted);
+        change(&mut state);
+        let calls = state.calls();
+        drop(state);
+        if calls {
+            self.wanted.notify_one();
+        }
     }
 
     /// Leaves a fault that has a place to an idle thread, or the next that is.
     pub(super) fn leave(&self, place: u16) {
         stage::let_go(Stage::Switch as u8);
-        let mut state = self.state();
-        state.left.push(place);
-        state.call(&self.wanted);
+        self.call(|state| state.left.push(place));
     }
 
     /// Starts another thread if one was wanted, and another thread reads.

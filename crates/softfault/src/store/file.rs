@@ -235,6 +235,44 @@ impl FileStore {
         }
     }
 
+    /// Whether a read is of a page by itself, beside which pages may be brought into the page cache.
+    fn is_single(&self, how: ReadPath, bytes: usize) -> bool {
+        how == ReadPath::Keep && self.file.fits() && around::is_single(bytes) && !self.is_random()
+    }
+
+    /// Begins a read, and takes the bytes from the page cache if it `looks` there and finds them.
+    ///
+    /// # Safety
+    /// As for [`Store::read`].
+    unsafe fn look(
+        &self,
+        how: ReadPath,
+        looks: bool,
+        (offset, buffer, bytes): (u64, *mut u8, usize),
+    ) -> Option<usize> {
+        assert_aligned(offset, buffer, bytes);
+        self.will_read(how, offset, bytes);
+        if !looks {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let there = unsafe { self.file.read_if_there(how, offset, buffer, bytes) };
+        if self.is_single(how, bytes) {
+            self.read_around(offset, there.is_ok());
+        }
+        let arrived = there.ok()?;
+        self.has_read(how, offset, bytes, true);
+        Some(arrived)
+    }
+
+    /// Notes a read that has ended; `was_there`: the page cache had it.
+    fn has_read(&self, how: ReadPath, offset: u64, bytes: usize, was_there: bool) {
+        if how.drops_behind() {
+            self.file.drop_behind(offset, bytes);
+        }
+        self.file.was_read(how, bytes, was_there);
+    }
+
     /// Reads around a page that was there, or has to be waited for.
     #[inline(never)]
     fn read_around(&self, offset: u64, was_there: bool) {
@@ -303,29 +341,34 @@ impl Store for FileStore {
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
-        assert_aligned(offset, buffer, bytes);
         let how = self.file.how();
-        self.will_read(how, offset, bytes);
         // Only where it matters: it costs a call.
-        let is_single = how == ReadPath::Keep
-            && self.file.fits()
-            && around::is_single(bytes)
-            && !self.is_random();
-        let there = match how == ReadPath::Take || is_single {
-            // SAFETY: the caller's promise.
-            true => unsafe { self.file.read_if_there(how, offset, buffer, bytes) },
-            false => Err(libc::EAGAIN),
-        };
-        let was_there = there.is_ok();
-        if is_single {
-            self.read_around(offset, was_there);
+        let looks = how == ReadPath::Take || self.is_single(how, bytes);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.look(how, looks, (offset, buffer, bytes)) {
+                Some(arrived) => Ok(arrived),
+                None => self.read_missing(offset, buffer, bytes),
+            }
         }
-        // SAFETY: as above.
-        let arrived = there.or_else(|_| unsafe { self.file.read_as(how, offset, buffer, bytes) });
-        if how.drops_behind() {
-            self.file.drop_behind(offset, bytes);
-        }
-        self.file.was_read(how, bytes, was_there);
+    }
+
+    unsafe fn read_at_hand(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Option<usize> {
+        let how = self.file.how();
+        // SAFETY: the caller's promise.
+        unsafe { self.look(how, how.is_cached(), (offset, buffer, bytes)) }
+    }
+
+    unsafe fn read_missing(
+        &self,
+        offset: u64,
+        buffer: *mut u8,
+        bytes: usize,
+    ) -> Result<usize, StoreError> {
+        let how = self.file.how();
+        // SAFETY: the caller's promise.
+        let arrived = unsafe { self.file.read_as(how, offset, buffer, bytes) };
+        self.has_read(how, offset, bytes, false);
         arrived.map_err(errno::store)
     }
 
@@ -404,4 +447,68 @@ fn assert_aligned(offset: u64, buffer: *mut u8, bytes: usize) {
         "reads are of whole pages"
     );
     assert!(bytes > 0, "a read of nothing");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    /// A page by itself, aligned as a frame is.
+    #[repr(align(4096))]
+    struct Frame([u8; PAGE_SIZE]);
+
+    #[test]
+    fn only_what_the_page_cache_has_is_at_hand() {
+        let program = std::env::current_exe().expect("a path");
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(libc::O_TMPFILE);
+        let Ok(mut file) = options.open(program.parent().expect("a directory")) else {
+            return println!("no files without a name on such a file system");
+        };
+        let pages = (0..64u8).flat_map(|page| [page; PAGE_SIZE]);
+        file.write_all(&pages.collect::<Vec<u8>>())
+            .expect("written");
+        file.sync_all().expect("on the device");
+        let store = FileStore::open_cached(file.as_fd(), None).expect("opened");
+        let mut frame = Box::new(Frame([0; PAGE_SIZE]));
+        let buffer = frame.0.as_mut_ptr();
+        let offset = |page: u64| page * PAGE_SIZE as u64;
+        // SAFETY: the frame, which nobody else uses.
+        let at_hand = |page| unsafe { store.read_at_hand(offset(page), buffer, PAGE_SIZE) };
+        assert_eq!(at_hand(5), Some(PAGE_SIZE));
+        // SAFETY: as above.
+        assert_eq!(unsafe { buffer.read() }, 5);
+        store
+            .file
+            .advise(0, 64 * PAGE_SIZE, libc::POSIX_FADV_DONTNEED);
+        // The first may begin to read some more; the last is far behind. A file system of memory has all.
+        if at_hand(60).is_some() {
+            assert_eq!(at_hand(60), Some(PAGE_SIZE));
+            return;
+        }
+        // SAFETY: as above.
+        let missing = unsafe { store.read_missing(offset(60), buffer, PAGE_SIZE) };
+        assert_eq!(missing, Ok(PAGE_SIZE));
+        // SAFETY: as above.
+        assert_eq!(unsafe { buffer.read() }, 60);
+        assert_eq!(at_hand(60), Some(PAGE_SIZE));
+    }
+
+    #[test]
+    fn past_the_page_cache_nothing_is_at_hand() {
+        let program = std::env::current_exe().expect("a path");
+        let file = File::open(program).expect("opened");
+        let store = FileStore::open(file.as_fd(), None).expect("opened");
+        if store.mode() != Mode::Direct {
+            return println!("not on such a file system");
+        }
+        let mut frame = Box::new(Frame([0; PAGE_SIZE]));
+        // SAFETY: the frame, which nobody else uses.
+        let at_hand = unsafe { store.read_at_hand(0, frame.0.as_mut_ptr(), PAGE_SIZE) };
+        assert_eq!(at_hand, None);
+    }
 }

@@ -8,6 +8,7 @@ use crate::table::Working;
 use core::ops::Range;
 use libc::c_int;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// Serve faults of user mode only: needs no privilege.
 const UFFD_USER_MODE_ONLY: c_int = 1;
@@ -469,8 +470,13 @@ const WITHOUT_NUMBER: [u32; 2] = [50, 1000];
 /// Userfaultfds that messages come by, at most.
 pub const MESSAGE_DESCRIPTORS: usize = 8;
 
-/// Sleeps until there may be a message, for the `again`th time since the last. Of which there may be one: a bit each.
-pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32) -> u8 {
+/// A thread that waits for messages looks for so long before it sleeps, if one may come soon. A wake-up takes some microseconds, and in a
+/// virtual machine some ten.
+const LOOKS: Duration = Duration::from_micros(50);
+
+/// Sleeps until there may be a message, for the `again`th time since the last. Of which there may be one: a bit each. Where one may come
+/// `soon`, looks for a moment first.
+pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32, soon: bool) -> u8 {
     let mut polled = [libc::pollfd {
         fd: -1,
         events: libc::POLLIN,
@@ -487,12 +493,23 @@ pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32) -> u8 {
         polled[count].fd = number;
         count += 1;
     }
-    // SAFETY: so many structures. After any answer, the next step is to read.
-    let ready = unsafe { libc::poll(polled.as_mut_ptr(), count as libc::nfds_t, LONGEST_SLEEP) };
+    let polled = &mut polled[..count];
+    let mut poll = |timeout| {
+        // SAFETY: so many structures. After any answer, the next step is to read.
+        unsafe { libc::poll(polled.as_mut_ptr(), count as libc::nfds_t, timeout) }
+    };
+    let begin = soon.then(Instant::now);
+    let mut ready = 0;
+    while ready == 0 && begin.is_some_and(|begin| begin.elapsed() < LOOKS) {
+        ready = poll(0);
+    }
+    if ready == 0 {
+        ready = poll(LONGEST_SLEEP);
+    }
     if ready <= 0 {
         return u8::MAX;
     }
-    let polled = polled[..count].iter().enumerate();
+    let polled = polled.iter().enumerate();
     polled.fold(0, |bits, (at, polled)| {
         bits | u8::from(polled.revents != 0) << at
     })

@@ -14,9 +14,10 @@ impl UffdMmu {
         }
     }
 
-    /// Sleeps until there may be a message, for the `again`th time since the last; of which descriptors there may be one, a bit each.
-    pub fn wait_for_messages(&self, again: u32) -> u8 {
-        abi::wait(self.opened(), again)
+    /// Sleeps until there may be a message, for the `again`th time since the last; of which descriptors there may be one, a bit each. Where
+    /// one may come `soon`, looks for a moment first.
+    pub fn wait_for_messages(&self, again: u32, soon: bool) -> u8 {
+        abi::wait(self.opened(), again, soon)
     }
 
     /// Lets a touch of this page fail, by the kernel as by the program. False where it cannot be told to.

@@ -77,6 +77,8 @@ impl Costs {
             code: longer(self.code),
             hit: longer(self.hit),
             rmw: longer(self.rmw),
+            // So that what a core does between a load and its exchange still fits.
+            hold: longer(self.hold),
             clear: longer(self.clear),
             copy: longer(self.copy),
             map: longer(self.map),

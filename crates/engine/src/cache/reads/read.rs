@@ -11,13 +11,22 @@ use crate::store::{Complete, Read, Reap, StoreError};
 
 /// Reads a folio in the calling thread, which holds its lock.
 pub(crate) fn demand(cache: &PageCache, folio: &Folio) {
+    demand_now(cache, folio, false);
+}
+
+/// The same of a folio that the store did not have at hand.
+pub(crate) fn demand_missing(cache: &PageCache, folio: &Folio) {
+    demand_now(cache, folio, true);
+}
+
+fn demand_now(cache: &PageCache, folio: &Folio, missing: bool) {
     let before = cache.node.clock.now_ns();
     let offset = cache.offset(folio.range().start);
     let bytes = folio.pages() * PAGE_SIZE;
     let buffer = cache.node.frame_address(folio);
     let reading = Stage::Read.span();
     // SAFETY: the frames are the folio's, whose lock we hold.
-    let result = unsafe { cache.read_now(offset, buffer, bytes) };
+    let result = unsafe { cache.read_now(offset, buffer, bytes, missing) };
     drop(reading);
     finish(&cache.node, cache, folio, result);
     let stats = &cache.node.stats;
