@@ -40,6 +40,9 @@ pub mod topology;
 pub mod wait;
 pub mod zeros;
 
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
 /// Makes a constructor `const` in the worlds whose primitives can be made at
 /// compile time, and a plain function in the others (loom's cannot).
 #[macro_export]

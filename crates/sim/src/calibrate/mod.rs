@@ -24,6 +24,9 @@ use sync::topology::{
     Disk, KernelCosts, LineCosts, MemoryCosts, Placement, SchedulerCosts, Topology,
 };
 
+/// Two CPUs on which work takes so many percent longer while both work share a core.
+const SHARES_CORE: u64 = 20;
+
 /// How to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -101,11 +104,11 @@ pub fn calibrate(
     cpus::pin(home)?;
     let lacking = &options.lacking;
     let mut sources = Sources::new(lacking);
-    let shape = cpus.shape();
+    let mut shape = cpus.shape();
 
     let line = line_costs(watch, &cpus, lacking, &mut sources)?;
     let page = pages::measure(watch, &mut sources)?;
-    let smt_extra = shared::smt_extra(watch, cpus.pair(Distance::Sibling))?;
+    let smt_extra = smt_extra(watch, &cpus, &mut shape, &mut sources)?;
     let smt_extra = sources.or("smt_extra", smt_extra, lacking.smt_extra);
     let memory = memory_costs(watch, &cpus, &line, lacking, &mut sources)?;
     cpus::pin(home)?;
@@ -189,6 +192,34 @@ fn line_costs(
         memory,
         hold: rmw + 2 * hit,
     })
+}
+
+/// By how many percent the work of two hardware threads of a core takes longer. CPUs of a virtual machine may be such threads
+/// without its saying so: then the shape is changed.
+fn smt_extra(
+    watch: &mut Watch,
+    cpus: &cpus::Cpus,
+    shape: &mut cpus::Shape,
+    sources: &mut Sources,
+) -> Result<Figure, Failure> {
+    if let Some(siblings) = cpus.pair(Distance::Sibling) {
+        return Ok(Ok(shared::longer_beside(watch, siblings)?));
+    }
+    let none = Err("no two CPUs are threads of a core".to_owned());
+    let Some(pair) = cpus.pair(Distance::Cluster) else {
+        return Ok(none);
+    };
+    let percent = shared::longer_beside(watch, pair)?;
+    if percent < SHARES_CORE || shape.cores % 2 != 0 {
+        return Ok(none);
+    }
+    (shape.cores, shape.smt) = (shape.cores / 2, 2);
+    sources.note(format!(
+        "CPUs {} and {} are said to be cores; work on both takes {percent} % longer, as on two threads of one, and they are \
+         taken for such",
+        pair[0], pair[1]
+    ));
+    Ok(Ok(percent))
 }
 
 fn memory_costs(

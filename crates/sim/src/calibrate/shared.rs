@@ -3,7 +3,7 @@
 use super::cpus::pin;
 use super::memory::{Memory, PAGE};
 use super::sample::{each, median, middle, whole};
-use super::{Failure, Figure, Watch};
+use super::{Failure, Watch};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -59,13 +59,10 @@ pub fn bandwidth(watch: &mut Watch, cpus: &[usize], nodes: u16) -> Result<u64, F
     })
 }
 
-/// By how many percent work takes longer while the other of two hardware threads of a core does the same.
-pub fn smt_extra(watch: &mut Watch, siblings: Option<[usize; 2]>) -> Result<Figure, Failure> {
-    let Some([mine, other]) = siblings else {
-        return Ok(Err("no two CPUs are threads of a core".to_owned()));
-    };
+/// By how many percent work on the first CPU takes longer while the second does the same.
+pub fn longer_beside(watch: &mut Watch, [mine, other]: [usize; 2]) -> Result<u64, Failure> {
     pin(mine)?;
-    let alone = work(watch, "a core's work")?;
+    let alone = work(watch, "work on a CPU")?;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let beside = scope.spawn(|| {
@@ -76,11 +73,11 @@ pub fn smt_extra(watch: &mut Watch, siblings: Option<[usize; 2]>) -> Result<Figu
             }
             Ok::<(), Failure>(())
         });
-        let shared = work(watch, "the work of a core's two threads");
+        let both = work(watch, "work on two CPUs");
         stop.store(true, Ordering::Relaxed);
         beside.join().expect("it does not panic")?;
-        let percent = (100.0 * (shared? / alone - 1.0)).max(0.0);
-        Ok(Ok(percent.round() as u64))
+        let percent = (100.0 * (both? / alone - 1.0)).max(0.0);
+        Ok(percent.round() as u64)
     })
 }
 
@@ -94,12 +91,15 @@ fn work(watch: &mut Watch, what: &str) -> Result<f64, Failure> {
     })
 }
 
+/// Four chains of instructions that do not wait for each other, as two threads of a core would not: what they share is its units.
 fn mix(words: &mut [u64; WORDS]) {
-    let mut last = 1u64;
-    for word in black_box(words) {
-        last = (last ^ *word)
-            .rotate_left(13)
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        *word = last;
+    let mut last = [1u64; 4];
+    for four in black_box(words).as_chunks_mut::<4>().0 {
+        for (last, word) in last.iter_mut().zip(four) {
+            *last = (*last ^ *word)
+                .rotate_left(13)
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            *word = *last;
+        }
     }
 }

@@ -130,6 +130,8 @@ pub struct Machine {
     pub queued: usize,
     pub distances: Distances,
     pub memory: Memory,
+    /// Single pages that were given back and are kept for the next caller.
+    pub spare_pages: u32,
     pub scheduler: SchedulerCosts,
     /// Boxed, for fibers run while more are made.
     #[allow(clippy::vec_box)]
@@ -195,6 +197,7 @@ impl Machine {
             queued: 0,
             distances,
             memory: Memory::new(&topology.memory, topology.memory_nodes()),
+            spare_pages: 0,
             scheduler: topology.scheduler.clone(),
             threads: Vec::new(),
             live: 0,

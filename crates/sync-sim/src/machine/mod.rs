@@ -21,6 +21,7 @@ pub(crate) mod operation;
 mod random;
 mod region;
 mod run;
+mod spare_pages;
 mod stuck;
 mod thread;
 mod trace;
@@ -38,6 +39,7 @@ pub use trace::{Event, Operation};
 
 pub(crate) use futex::{wait, wake};
 
+use crate::PAGE;
 use crate::topology::Topology;
 use kernel::{Costs, Machine};
 use thread::State;
@@ -209,7 +211,7 @@ pub(crate) fn yield_now() -> bool {
 
 /// Costs of a page, for a part of it.
 fn pro_rata(page: u64, bytes: usize) -> u64 {
-    page * bytes as u64 / 4096
+    page * bytes as u64 / PAGE as u64
 }
 
 /// Bytes are copied: read from memory, and written to it.
@@ -260,8 +262,10 @@ pub(crate) fn map_pages(bytes: usize) -> Option<Option<NonNull<u8>>> {
     let at = Location::caller();
     // SAFETY: the machine of this thread; no borrow of it lives.
     with(|machine| unsafe {
-        Machine::step(machine, Operation::Map, at, |machine| machine.costs().map);
-        let bytes = bytes.next_multiple_of(4096);
+        if !Machine::takes_spare_page(machine, bytes, at) {
+            Machine::step(machine, Operation::Map, at, |machine| machine.costs().map);
+        }
+        let bytes = bytes.next_multiple_of(PAGE);
         (*machine).own(|machine| machine.arena.alloc(bytes, true))
     })
 }
@@ -278,8 +282,17 @@ pub(crate) unsafe fn unmap_pages(addr: NonNull<u8>, bytes: usize) -> bool {
     };
     // SAFETY: as in `map_pages`, and the caller's promise.
     unsafe {
-        with(|machine| Machine::step(machine, Operation::Map, at, |machine| machine.costs().map));
-        heap::free(addr.as_ptr(), place, bytes.next_multiple_of(4096));
+        let is_kept = with(|machine| Machine::keeps_spare_page(machine, bytes, at));
+        match is_kept {
+            Some(true) => clears(PAGE),
+            Some(false) => {
+                with(|machine| {
+                    Machine::step(machine, Operation::Map, at, |machine| machine.costs().map)
+                });
+            }
+            None => {}
+        }
+        heap::free(addr.as_ptr(), place, bytes.next_multiple_of(PAGE));
     }
     true
 }
