@@ -11,6 +11,9 @@ use crate::table::{Table, heading};
 /// A multiple that differs by less than this part of it is as it was.
 const SAME: f64 = 0.01;
 
+/// Machines that are named, at most.
+const FEW: usize = 3;
+
 /// A cost, and the multiples of each policy but the first, for each of `FACTORS`; `None` where a run failed.
 type Line = (String, Vec<[Option<f64>; 2]>);
 
@@ -112,16 +115,17 @@ fn verdict(policy: &str, first: &str, at: usize, as_is: Option<f64>, lines: &[Li
     let all = || changed.iter().map(|(multiple, _)| *multiple).chain([as_is]);
     let low = all().fold(f64::INFINITY, f64::min);
     let high = all().fold(f64::NEG_INFINITY, f64::max);
-    let against: Vec<&str> = changed
-        .iter()
-        .filter(|(multiple, _)| (*multiple > 1.0) != (as_is > 1.0))
-        .map(|(_, name)| &name[..])
-        .collect();
-    let side = if as_is > 1.0 { "faster" } else { "no faster" };
-    let holds = match against.is_empty() {
-        true => format!("{side} than {first} on each of {} machines", all().count()),
-        false => format!("{side} than {first}, but not with {}", against.join(", ")),
+    let count = all().count();
+    let faster = all().filter(|multiple| *multiple > 1.0).count();
+    // The few machines that turn the result round have names.
+    let others = (changed.iter()).filter(|(multiple, _)| (*multiple > 1.0) != (as_is > 1.0));
+    let others: Vec<&str> = others.map(|(_, name)| &name[..]).collect();
+    let names = match (others.len(), as_is > 1.0) {
+        (1..=FEW, true) => format!(", not with {}", others.join(", ")),
+        (1..=FEW, false) => format!(", with {}", others.join(", ")),
+        _ => String::new(),
     };
+    let holds = format!("faster than {first} on {faster} of {count} machines{names}");
     format!("{policy}: {} to {}; {holds}\n", times(low), times(high))
 }
 

@@ -52,11 +52,14 @@ pub fn measure(watch: &mut Watch, dir: &Path) -> Result<Result<Disk, String>, Fa
     let depth = rates.iter().find(|(_, rate)| *rate >= ENOUGH * best);
     let large = many(watch, &direct, bytes, LARGE, READERS, span)?;
     let bandwidth = large.reads as f64 * LARGE as f64 / large.seconds;
+    let submit = whole(alone.cpu_ns as f64 * 1e3 / alone.reads.max(1) as f64);
+    // A read was timed with the processor time of its call, which the model adds to the latency.
+    let latency = whole(middle(alone.latencies) * 1e3 - submit as f64);
     Ok(Ok(Disk {
-        latency: whole(middle(alone.latencies) * 1e3),
+        latency,
         bandwidth: whole(bandwidth),
         depth: depth.map_or(1, |(depth, _)| *depth as u32),
-        submit: whole(alone.cpu_ns as f64 * 1e3 / alone.reads.max(1) as f64),
+        submit,
     }))
 }
 

@@ -210,7 +210,7 @@ fn smt_extra(
         return Ok(none);
     };
     let percent = shared::longer_beside(watch, pair)?;
-    if percent < SHARES_CORE || shape.cores % 2 != 0 {
+    if percent < SHARES_CORE || !shape.cores.is_multiple_of(2) {
         return Ok(none);
     }
     (shape.cores, shape.smt) = (shape.cores / 2, 2);
