@@ -142,17 +142,8 @@ impl<'a> FaultRead<'a> {
     /// Reads what the store has at hand, and goes on. Gives the read back where this thread would have to wait for it; the store may
     /// have begun it then.
     pub fn at_hand(mut self) -> Result<Begun<'a>, Self> {
-        let Read {
-            offset,
-            buffer,
-            bytes,
-            ..
-        } = self.request(0);
-        let reading = Stage::Read.span();
-        // SAFETY: the buffer is the frames of the folio, whose lock this has.
-        let read = unsafe { self.store().read_at_hand(offset, buffer, bytes) };
-        drop(reading);
-        match read {
+        let wait = self.waits();
+        match read::at_hand(wait.file(), wait.held()) {
             Some(bytes) => Ok(self.arrived(Ok(bytes))),
             None => {
                 self.wait.as_mut().expect("it has not arrived").is_missing();

@@ -33,6 +33,16 @@ fn demand_now(cache: &PageCache, folio: &Folio, missing: bool) {
     stats.read_waits.record(cache.node.clock.now_ns() - before);
 }
 
+/// Reads a folio whose lock the caller has, if its store has the bytes at hand. Returns how many arrived.
+pub(crate) fn at_hand(cache: &PageCache, folio: &Folio) -> Option<usize> {
+    let _stage = Stage::Read.span();
+    let offset = cache.offset(folio.range().start);
+    let bytes = folio.pages() * PAGE_SIZE;
+    let buffer = cache.node.frame_address(folio);
+    // SAFETY: the frames are the folio's, whose lock the caller has.
+    unsafe { cache.store.read_at_hand(offset, buffer, bytes) }
+}
+
 /// Starts the read of a folio whose lock the caller has, as a request of its own: those that are submitted next are behind it. False where the
 /// store does not take it: then the caller reads it.
 ///
