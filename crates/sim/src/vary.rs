@@ -42,8 +42,10 @@ pub fn scaled(topology: &Topology, which: usize, factor: f64) -> Topology {
         }
         at += 1;
     });
-    let line = &mut scaled.line;
-    line.hold = line.hold.max(line.rmw + 2 * line.hit);
+    if ["line.hit", "line.rmw", "line.hold"].contains(&names()[which]) {
+        let line = &mut scaled.line;
+        line.hold = line.hold.max(line.rmw + 2 * line.hit);
+    }
     possible(&mut scaled);
     scaled
 }

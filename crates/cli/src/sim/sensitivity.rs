@@ -59,7 +59,7 @@ pub fn table(rows: &[Row]) -> String {
     table.row(first);
     let (matter, same): (Vec<&Line>, Vec<&Line>) = lines
         .iter()
-        .partition(|line| largest_change(&line.1, &as_is) >= SAME);
+        .partition(|line| largest_change(&line.1, &as_is) >= SAME || failed(rows, &line.0));
     for (cost, multiples) in matter {
         let mut cells = vec![cost.clone()];
         cells.extend(multiples.iter().flatten().map(|multiple| show(*multiple)));
@@ -98,6 +98,14 @@ fn largest_change(multiples: &[[Option<f64>; 2]], as_is: &[Option<f64>]) -> f64 
     let changes = pairs
         .flat_map(|(both, as_is)| both.map(|multiple| Some((multiple? / (*as_is)? - 1.0).abs())));
     changes.flatten().fold(0.0, f64::max)
+}
+
+/// Whether a run with this cost changed has failed.
+fn failed(rows: &[Row], cost: &str) -> bool {
+    rows.iter().any(|row| {
+        let changed = simulated(row).changed_cost.as_ref();
+        row.error.is_some() && changed.is_some_and(|(name, _)| name == cost)
+    })
 }
 
 /// The range over all machines, and what it says.

@@ -106,9 +106,14 @@ pub fn calibrate(
     let mut sources = Sources::new(lacking);
     let mut shape = cpus.shape();
 
-    let line = line_costs(watch, &cpus, lacking, &mut sources)?;
+    let mut line = line_costs(watch, &cpus, lacking, &mut sources)?;
     let page = pages::measure(watch, &mut sources)?;
+    let declared = shape.smt;
     let smt_extra = smt_extra(watch, &cpus, &mut shape, &mut sources)?;
+    if shape.smt > declared {
+        // What was measured is between two threads of a core.
+        line.sibling = line.cluster;
+    }
     let smt_extra = sources.or("smt_extra", smt_extra, lacking.smt_extra);
     let memory = memory_costs(watch, &cpus, &line, lacking, &mut sources)?;
     cpus::pin(home)?;
@@ -209,7 +214,11 @@ fn smt_extra(
     let Some(pair) = cpus.pair(Distance::Cluster) else {
         return Ok(none);
     };
-    let percent = shared::longer_beside(watch, pair)?;
+    // The least of several: work of others beside it is no sibling.
+    let mut percent = u64::MAX;
+    for _ in 0..3 {
+        percent = percent.min(shared::longer_beside(watch, pair)?);
+    }
     if percent < SHARES_CORE || !shape.cores.is_multiple_of(2) {
         return Ok(none);
     }

@@ -3,7 +3,7 @@
 use super::pool::ServingThreads;
 use super::under_way::{Held, Touch};
 use crate::process::Process;
-use crate::uffd::MESSAGES;
+use crate::uffd::{LOOKS, MESSAGES};
 use softfault_engine::fault::{self, Begun, FaultRead, FaultWait, NeverInterrupted, Outcome};
 use softfault_engine::stage::Stage;
 use softfault_engine::store::{Read, Store};
@@ -55,18 +55,24 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
 /// Whether a message may come soon: a thread was woken just now, and the last such thread touched its next missing page at once.
 ///
 /// A program that finds its pages in the page cache, one after the other, would otherwise pay for two wake-ups of idle processors a page,
-/// its own and that of the thread that reads messages; and one that works between its touches would pay for looks in vain.
+/// its own and that of the thread that reads messages. One that works between its touches, or that has no processor while this thread
+/// looks, would pay for looks in vain: after such a look there is none for a while, each time for longer.
 #[derive(Default)]
 struct Soon {
     /// The fault of the last message has ended: its thread goes on.
     ended: bool,
     /// The last message after such an end came soon.
     came: bool,
+    /// Waits to come in which there is no look.
+    rests: u32,
+    /// Of the last look that was in vain.
+    rested: u32,
 }
 
-/// A message that comes so long after a thread began to wait was worth a look before it slept: twice as long as it looks, for one that slept
-/// comes late.
+/// A message that comes within this time of a thread that slept for it would have been found by a look: it took a wake-up more.
 const SOON: Duration = Duration::from_micros(100);
+/// Waits without a look at most, after one in vain.
+const MOST_RESTS: u32 = 1024;
 
 impl Soon {
     /// Waits, and notes how long that took.
@@ -74,9 +80,18 @@ impl Soon {
         if !core::mem::take(&mut self.ended) {
             return wait(false);
         }
+        let looks = self.came && self.rests == 0;
+        self.rests = self.rests.saturating_sub(1);
         let begin = Instant::now();
-        let ready = wait(self.came);
-        self.came = begin.elapsed() < SOON;
+        let ready = wait(looks);
+        let took = begin.elapsed();
+        self.came = took < SOON;
+        if looks && took < LOOKS {
+            self.rested = 0;
+        } else if looks {
+            self.rested = (2 * self.rested).clamp(1, MOST_RESTS);
+            self.rests = self.rested;
+        }
         ready
     }
 }
@@ -143,6 +158,8 @@ fn begin(
             }
             Begun::Read(read) => match batch.add(touch, read) {
                 Ok(()) => continue,
+                // It is another's to wait in, which looks for itself.
+                Err(read) if first.is_some() => Waiting::Read(read),
                 // This thread goes on where the page cache has it.
                 Err(read) => match read.at_hand() {
                     Ok(Begun::Over(outcome)) => {
@@ -287,10 +304,6 @@ mod tests {
     #[test]
     fn a_look_before_a_sleep_has_to_be_worth_it() {
         let mut soon = Soon::default();
-        let late = |looked: bool| {
-            std::thread::sleep(2 * SOON);
-            u8::from(looked)
-        };
         // No fault has ended: nobody goes on.
         assert_eq!(soon.after(u8::from), 0);
         let mut after_an_end = |wait: &dyn Fn(bool) -> u8| {
@@ -299,8 +312,13 @@ mod tests {
         };
         // The first sleeps and sees that it was short, unless this thread has lost its processor; the second looks.
         while after_an_end(&u8::from) == 0 {}
-        // In vain, so that the next one does not.
-        assert_eq!(after_an_end(&late), 1);
-        assert_eq!(after_an_end(&late), 0);
+        // Messages that come just after each look: there are fewer and fewer.
+        let late = |looked: bool| {
+            let begin = Instant::now();
+            while begin.elapsed() < 3 * LOOKS / 2 {}
+            u8::from(looked)
+        };
+        let looks = (0..200).filter(|_| after_an_end(&late) == 1).count();
+        assert!(looks <= 8, "{looks} looks in vain");
     }
 }

@@ -257,10 +257,10 @@ impl FileStore {
         }
         // SAFETY: the caller's promise.
         let there = unsafe { self.file.read_if_there(how, offset, buffer, bytes) };
-        if self.is_single(how, bytes) {
-            self.read_around(offset, there.is_ok());
-        }
         let arrived = there.ok()?;
+        if self.is_single(how, bytes) {
+            self.around.found();
+        }
         self.has_read(how, offset, bytes, true);
         Some(arrived)
     }
@@ -273,12 +273,10 @@ impl FileStore {
         self.file.was_read(how, bytes, was_there);
     }
 
-    /// Reads around a page that was there, or has to be waited for.
+    /// Reads around a page that has to be waited for.
     #[inline(never)]
-    fn read_around(&self, offset: u64, was_there: bool) {
-        if was_there {
-            self.around.found();
-        } else if let Some(block) = self.around.missed(offset) {
+    fn read_around(&self, offset: u64) {
+        if let Some(block) = self.around.missed(offset) {
             let bytes = (block.end - block.start) as usize;
             self.file
                 .advise(block.start, bytes, libc::POSIX_FADV_WILLNEED);
@@ -366,6 +364,9 @@ impl Store for FileStore {
         bytes: usize,
     ) -> Result<usize, StoreError> {
         let how = self.file.how();
+        if self.is_single(how, bytes) {
+            self.read_around(offset);
+        }
         // SAFETY: the caller's promise.
         let arrived = unsafe { self.file.read_as(how, offset, buffer, bytes) };
         self.has_read(how, offset, bytes, false);

@@ -472,7 +472,7 @@ pub const MESSAGE_DESCRIPTORS: usize = 8;
 
 /// A thread that waits for messages looks for so long before it sleeps, if one may come soon. A wake-up takes some microseconds, and in a
 /// virtual machine some ten.
-const LOOKS: Duration = Duration::from_micros(50);
+pub const LOOKS: Duration = Duration::from_micros(50);
 
 /// Sleeps until there may be a message, for the `again`th time since the last. Of which there may be one: a bit each. Where one may come
 /// `soon`, looks for a moment first.

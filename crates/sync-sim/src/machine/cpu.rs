@@ -181,6 +181,9 @@ impl Machine {
             true => self.idle.add(cpu),
             false => self.idle.remove(cpu),
         }
+        if self.distances.siblings(cpu).is_empty() {
+            return;
+        }
         for sibling in self.distances.siblings(cpu).iter() {
             let others = self.distances.siblings(sibling);
             self.cpus[usize::from(sibling)].shares_core = !others.is_within(&self.idle);

@@ -30,7 +30,9 @@ impl Memory {
     pub fn transfer(&mut self, node: usize, bytes: u64, now: u64, cost: u64) -> u64 {
         let busy = u128::from(bytes) * SECOND / u128::from(self.costs.bandwidth.max(1));
         let idle_at = &mut self.idle_at[node];
-        *idle_at = now.max(*idle_at) + u64::try_from(busy).unwrap_or(u64::MAX / 4);
+        *idle_at = now
+            .max(*idle_at)
+            .saturating_add(u64::try_from(busy).unwrap_or(u64::MAX));
         cost.max(*idle_at - now)
     }
 }
