@@ -269,8 +269,8 @@ impl Wait {
         self.reason == Reason::Read
     }
 
-    /// The store does not have at hand what the caller is to read.
-    pub(crate) fn is_missing(&mut self) {
+    /// Notes that the store does not have at hand what the caller is to read.
+    pub(crate) fn set_missing(&mut self) {
         debug_assert!(self.is_own_read());
         self.reason = Reason::ReadMissing;
     }

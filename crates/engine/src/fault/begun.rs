@@ -146,7 +146,10 @@ impl<'a> FaultRead<'a> {
         match read::at_hand(wait.file(), wait.held()) {
             Some(bytes) => Ok(self.arrived(Ok(bytes))),
             None => {
-                self.wait.as_mut().expect("it has not arrived").is_missing();
+                self.wait
+                    .as_mut()
+                    .expect("it has not arrived")
+                    .set_missing();
                 Err(self)
             }
         }
