@@ -468,7 +468,7 @@ mod tests {
         let mut options = File::options();
         options.read(true).write(true).custom_flags(libc::O_TMPFILE);
         let Ok(mut file) = options.open(program.parent().expect("a directory")) else {
-            return println!("no files without a name on such a file system");
+            return softfault_skip::skipped("direct", "no files without a name");
         };
         let pages = (0..64u8).flat_map(|page| [page; PAGE_SIZE]);
         file.write_all(&pages.collect::<Vec<u8>>())
@@ -486,10 +486,8 @@ mod tests {
         store
             .file
             .advise(0, 64 * PAGE_SIZE, libc::POSIX_FADV_DONTNEED);
-        // The first may begin to read some more; the last is far behind. A file system of memory has all.
         if at_hand(60).is_some() {
-            assert_eq!(at_hand(60), Some(PAGE_SIZE));
-            return;
+            return softfault_skip::skipped("direct", "no page leaves the page cache");
         }
         // SAFETY: as above.
         let missing = unsafe { store.read_missing(offset(60), buffer, PAGE_SIZE) };
@@ -505,7 +503,7 @@ mod tests {
         let file = File::open(program).expect("opened");
         let store = FileStore::open(file.as_fd(), None).expect("opened");
         if store.mode() != Mode::Direct {
-            return println!("not on such a file system");
+            return softfault_skip::skipped("direct", "no reads past the page cache");
         }
         let mut frame = Box::new(Frame([0; PAGE_SIZE]));
         // SAFETY: the frame, which nobody else uses.
