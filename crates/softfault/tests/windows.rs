@@ -206,8 +206,8 @@ fn one_page_in_every_two_megabytes_stays_in_the_budget() {
         return child::succeeds(test, "alone");
     }
     // Page tables alone would be eight times the budget.
-    const BUDGET: usize = 64 << 20;
-    let file = sparse_file("every", 1 << 38);
+    const BUDGET: usize = 32 << 20;
+    let file = sparse_file("every", 1 << 37);
     let engine = Engine::builder()
         .by_kernel(false)
         .memory(BUDGET)
@@ -216,7 +216,7 @@ fn one_page_in_every_two_megabytes_stays_in_the_budget() {
     let before = memory_kib();
     let map = map(&engine, &file);
     let mut most = 0;
-    for table in 0..1 << 17 {
+    for table in 0..1 << 16 {
         // SAFETY: within the map.
         let found = unsafe { map.as_ptr().add((table << 21) + 12_345).read_volatile() };
         assert_eq!(found, 0);
@@ -233,7 +233,7 @@ fn one_page_in_every_two_megabytes_stays_in_the_budget() {
     );
     assert!(stats.peak_bytes <= BUDGET as u64, "{stats:?}");
     assert!(stats.evicted > 0, "{stats:?}");
-    assert!(most > 50 << 10, "{most} KiB: the touches were not seen");
+    assert!(most > 20 << 10, "{most} KiB: the touches were not seen");
     assert!(most <= (BUDGET >> 10) + (16 << 10), "{most} KiB");
 }
 

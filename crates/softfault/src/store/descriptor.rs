@@ -238,6 +238,22 @@ impl Descriptor {
         unsafe { plain(fd, number, args) }
     }
 
+    /// The same of several calls, which in the table are one request. Each has its own answer.
+    ///
+    /// # Safety
+    /// As of [`call`](Self::call), of each of them.
+    pub(super) unsafe fn call_each<const N: usize>(
+        &self,
+        calls: [(c_long, [usize; 5]); N],
+    ) -> [Result<usize, i32>; N] {
+        if let Some(guarded) = self.guarded() {
+            // SAFETY: the caller's promise.
+            return unsafe { guarded.call_each(calls) };
+        }
+        // SAFETY: the caller's promise.
+        calls.map(|(number, args)| unsafe { self.call(number, args) })
+    }
+
     /// The stat of the file.
     pub(crate) fn stat(&self) -> Result<libc::stat, i32> {
         // It proves itself.

@@ -4,6 +4,7 @@
 //! meanwhile gives zeros too. A hole is looked up each time: bytes written
 //! there since would be lost.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -23,60 +24,94 @@ pub(super) fn page_after(offset: u64) -> u64 {
     page_of(offset.saturating_add(PAGE - 1))
 }
 
-/// Looks the extent around `offset` up in the file; `len` is asked where the
-/// file ends in a hole. Moves the position of the open file.
+/// Looks the extent around `offset` up in the file; `len` is asked where the file system cannot tell holes. Moves the
+/// position of the open file.
 pub(super) fn seek(
     file: &Descriptor,
     offset: u64,
     len: impl FnOnce() -> Result<u64, i32>,
 ) -> Result<Extent, i32> {
-    let page = page_of(offset);
-    let one_page = page..page + PAGE;
-    let found = lseek(file, page, libc::SEEK_DATA);
-    if found == Err(libc::ENXIO) {
-        let end = len()?;
-        if offset >= end {
-            // Truncated in between: the read will tell.
-            return Ok(Extent::Data(one_page));
+    match Seen::of(file, page_of(offset)).extent(offset)? {
+        Some(extent) => Ok(extent),
+        None => {
+            let page = page_of(offset);
+            Ok(Extent::Data(page..page_after(len()?).max(page + PAGE)))
         }
-        // The answer may be of the file when it was shorter, and `end` of the bytes that were
-        // written there since.
-        return match lseek(file, page, libc::SEEK_DATA) {
-            Ok(data) => from_data(file, page, data),
-            Err(libc::ENXIO) => Ok(Extent::Hole(page..page_after(end))),
-            Err(no) => Err(no),
+    }
+}
+
+/// What a file answers when it is asked for data and holes from a page on. All of it is asked at once: each request in the
+/// table of descriptors costs two changes of threads, many times a system call.
+struct Seen {
+    /// The first data at or after the page.
+    data: Result<u64, i32>,
+    /// The first hole there.
+    hole: Result<u64, i32>,
+    /// Where the file ends.
+    end: Result<u64, i32>,
+    /// As `data`, once more.
+    data_again: Result<u64, i32>,
+}
+
+impl Seen {
+    fn of(file: &Descriptor, page: u64) -> Self {
+        let mut stat = MaybeUninit::<libc::stat>::zeroed();
+        let seek = |whence: i32| {
+            let args = [page as usize, whence as usize, 0, 0, 0];
+            (libc::SYS_lseek, args)
         };
-    }
-    match found {
-        Ok(data) => from_data(file, page, data),
-        // A file system that cannot tell holes; a child of fork, whose parent has `file`.
-        Err(libc::EINVAL | libc::EOPNOTSUPP | libc::EBADF) => {
-            Ok(Extent::Data(page..page_after(len()?).max(one_page.end)))
+        let fstat = [stat.as_mut_ptr() as usize, 0, 0, 0, 0];
+        let calls = [
+            seek(libc::SEEK_DATA),
+            seek(libc::SEEK_HOLE),
+            (libc::SYS_fstat, fstat),
+            seek(libc::SEEK_DATA),
+        ];
+        // SAFETY: seeking takes no memory; the stat is filled before this returns.
+        let [data, hole, told, data_again] = unsafe { file.call_each(calls) };
+        // SAFETY: zeros are valid, and so are the kernel's values.
+        let size = unsafe { stat.assume_init() }.st_size;
+        Self {
+            data: data.map(|at| at as u64),
+            hole: hole.map(|at| at as u64),
+            end: told.map(|_| u64::try_from(size).unwrap_or(0)),
+            data_again: data_again.map(|at| at as u64),
         }
-        Err(no) => Err(no),
     }
-}
 
-/// The extent around a page, after which the first data is at `data`.
-fn from_data(file: &Descriptor, page: u64, data: u64) -> Result<Extent, i32> {
-    let page_end = page + PAGE;
-    if data >= page_end {
-        return Ok(Extent::Hole(page..page_of(data)));
+    /// The extent around `offset`; `None` where the file cannot tell holes: all of it is data.
+    fn extent(&self, offset: u64) -> Result<Option<Extent>, i32> {
+        let page = page_of(offset);
+        let one_page = page..page + PAGE;
+        let extent = match self.data {
+            Ok(data) if data >= one_page.end => Extent::Hole(page..page_of(data)),
+            // Truncated in between: the read will tell.
+            Ok(data) if data == page => match self.hole {
+                Ok(hole) => Extent::Data(page..page_after(hole).max(one_page.end)),
+                Err(libc::ENXIO) => Extent::Data(one_page),
+                Err(no) => return Err(no),
+            },
+            // Blocks that are smaller than a page: the first of them are a hole.
+            Ok(_) => Extent::Data(one_page),
+            Err(libc::ENXIO) => {
+                let end = self.end?;
+                match self.data_again {
+                    // Truncated in between: the read will tell.
+                    _ if offset >= end => Extent::Data(one_page),
+                    // The first answer was of the file when it was shorter, and `end` of the bytes that were
+                    // written there since.
+                    Ok(data) if data >= one_page.end => Extent::Hole(page..page_of(data)),
+                    Ok(_) => Extent::Data(one_page),
+                    Err(libc::ENXIO) => Extent::Hole(page..page_after(end)),
+                    Err(no) => return Err(no),
+                }
+            }
+            // A file system that cannot tell holes; a child of fork, whose parent has `file`.
+            Err(libc::EINVAL | libc::EOPNOTSUPP | libc::EBADF) => return Ok(None),
+            Err(no) => return Err(no),
+        };
+        Ok(Some(extent))
     }
-    let hole = match lseek(file, data, libc::SEEK_HOLE) {
-        Ok(hole) => page_after(hole).max(page_end),
-        // Truncated in between: the read will tell.
-        Err(libc::ENXIO) => page_end,
-        Err(no) => return Err(no),
-    };
-    Ok(Extent::Data(page..hole))
-}
-
-fn lseek(file: &Descriptor, offset: u64, whence: i32) -> Result<u64, i32> {
-    let offset = i64::try_from(offset).map_err(|_| libc::ENXIO)?;
-    let args = [offset as usize, whence as usize, 0, 0, 0];
-    // SAFETY: no memory involved.
-    unsafe { file.call(libc::SYS_lseek, args) }.map(|at| at as u64)
 }
 
 /// The range of bytes found last, so that reading on in it asks nothing.
@@ -181,34 +216,47 @@ mod tests {
         });
     }
 
+    /// What is seen of a file that has no data from the page on, ends there, and then has this.
+    fn seen(end: u64, data_again: Result<u64, i32>) -> Option<Extent> {
+        let (data, hole) = (Err(libc::ENXIO), Err(libc::ENXIO));
+        let seen = Seen {
+            data,
+            hole,
+            end: Ok(end),
+            data_again,
+        };
+        seen.extent(8192).expect("an extent")
+    }
+
     #[test]
     fn a_file_that_is_cut_and_written_again_has_no_hole() {
+        let data = Some(Extent::Data(8192..12_288));
+        assert_eq!(seen(5 << 12, Ok(8192)), data);
+        assert_eq!(seen(4096, Ok(8192)), data, "past the end");
+        assert_eq!(seen(5 << 12, Ok(8200)), data, "not from its first byte on");
+        let hole = Some(Extent::Hole(8192..4 << 12));
+        assert_eq!(seen(5 << 12, Ok(4 << 12)), hole);
+        assert_eq!(seen(4 << 12, Err(libc::ENXIO)), hole);
+    }
+
+    #[test]
+    fn one_look_finds_data_and_holes() {
         let user = memory_file();
+        user.set_len(9 << 12).expect("longer");
+        user.write_all_at(&[7; 4096], 3 << 12).expect("written");
         let holes = Descriptor::adopt(user.as_fd()).expect("a table");
-        let written = |at: u64, bytes: u64| {
-            seek(&holes, 8192, || {
-                user.set_len(at).expect("cut");
-                user.write_all_at(&vec![7; bytes as usize], at)
-                    .expect("written");
-                Ok(at + bytes)
-            })
+        let extent = |page: u64| {
+            let before = crate::table::requests();
+            let extent = seek(&holes, (page << 12) + 5, || Err(libc::EIO));
+            let asked = crate::table::requests() - before;
+            assert_eq!(asked, u32::from(crate::table::is_there()));
+            extent
         };
-        // No data anywhere: the length is asked for, and there is some then.
-        assert_eq!(written(0, 5 << 12), Ok(Extent::Data(8192..5 << 12)));
-        user.set_len(0).expect("cut");
-        assert_eq!(written(4 << 12, 1 << 12), Ok(Extent::Hole(8192..4 << 12)));
-        user.set_len(0).expect("cut");
-        assert_eq!(
-            written(4096, 1),
-            Ok(Extent::Data(8192..12_288)),
-            "past the end"
-        );
-        user.set_len(0).expect("cut");
-        let still = seek(&holes, 8192, || {
-            user.set_len(5 << 12).expect("longer");
-            Ok(5 << 12)
-        });
-        assert_eq!(still, Ok(Extent::Hole(8192..5 << 12)));
+        let pages = |pages: Range<u64>| pages.start << 12..pages.end << 12;
+        assert_eq!(extent(0), Ok(Extent::Hole(pages(0..3))));
+        assert_eq!(extent(3), Ok(Extent::Data(pages(3..4))));
+        assert_eq!(extent(4), Ok(Extent::Hole(pages(4..9))));
+        assert_eq!(extent(9), Ok(Extent::Data(pages(9..10))), "past the end");
     }
 
     #[test]

@@ -54,12 +54,12 @@ impl Guarded {
         table.take_credentials();
         let mut calls = [ServerCall::new(number, args); MOST_CALLS];
         for (call, then) in calls[1..].iter_mut().zip(then) {
-            *call = ServerCall::behind(then);
+            *call = ServerCall::behind_the_first(then);
         }
         // SAFETY: the caller's promise.
-        let made = unsafe { table.run_in_a_row(&mut calls[..=N]) }?;
+        unsafe { table.run_in_a_row(&mut calls[..=N]) }?;
         let made = Self {
-            number: made as i32,
+            number: calls[0].answer()? as i32,
             generation: table.generation(),
         };
         Ok((made, core::array::from_fn(|then| calls[then + 1].answer())))
@@ -107,6 +107,23 @@ impl Guarded {
         let args = [self.number as usize, a, b, c, d, e];
         // SAFETY: the caller's promise.
         unsafe { self.run(number, args) }
+    }
+
+    /// The same of several calls, which are one request. Each has its own answer.
+    ///
+    /// # Safety
+    /// As of [`call`](Self::call), of each of them.
+    pub(crate) unsafe fn call_each<const N: usize>(
+        &self,
+        calls: [(c_long, [usize; 5]); N],
+    ) -> [Result<usize, i32>; N] {
+        let mut calls = calls.map(|then| ServerCall::behind(self.number, then));
+        let table = DescriptorTable::of(self.generation);
+        // SAFETY: the caller's promise.
+        match table.and_then(|table| unsafe { table.run_in_a_row(&mut calls) }) {
+            Ok(()) => calls.map(|call| call.answer()),
+            Err(no) => [Err(no); N],
+        }
     }
 
     /// A system call in the table. Elsewhere than in the first argument, this descriptor

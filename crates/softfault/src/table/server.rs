@@ -58,9 +58,14 @@ impl ServerCall {
         }
     }
 
-    /// The same, behind a descriptor that is not known yet.
-    pub(super) fn behind((number, [a, b, c, d, e]): (c_long, [usize; 5])) -> Self {
-        Self::new(number, [0, a, b, c, d, e])
+    /// The same, behind a number of the table.
+    pub(super) fn behind(fd: i32, (number, [a, b, c, d, e]): (c_long, [usize; 5])) -> Self {
+        Self::new(number, [fd as usize, a, b, c, d, e])
+    }
+
+    /// The same, behind the descriptor that the first call of its row makes.
+    pub(super) fn behind_the_first(then: (c_long, [usize; 5])) -> Self {
+        Self::behind(OF_THE_FIRST, then)
     }
 
     pub(super) fn answer(&self) -> Result<usize, i32> {
@@ -274,24 +279,26 @@ impl DescriptorTable {
         unsafe { server.run(number, args) }
     }
 
-    /// System calls in the table: the first makes a descriptor, which is put before the
-    /// arguments of the others. Each has its answer; the error is the first one's.
+    /// System calls in the table, as one request. Each has its own answer; the error is of the request.
     ///
     /// # Safety
     /// As of [`run`](Self::run), of each of them.
-    pub(super) unsafe fn run_in_a_row(&self, calls: &mut [ServerCall]) -> Result<usize, i32> {
+    pub(super) unsafe fn run_in_a_row(&self, calls: &mut [ServerCall]) -> Result<(), i32> {
         let args = [calls.as_mut_ptr() as usize, calls.len(), 0, 0, 0, 0];
         // SAFETY: the calls live until it returns, and nobody else looks at them; for the
         // rest the caller's promise.
-        unsafe { self.run(IN_A_ROW, &args) }
+        unsafe { self.run(IN_A_ROW, &args) }.map(|_| ())
     }
 }
 
 /// A request to start another server: stack, server, where its number goes.
 const START: c_long = -1;
-/// A request of several calls: where they are, and how many. The first makes a descriptor,
-/// behind which the others go. One request costs two changes of threads, for any number of calls.
+/// A request of several calls: where they are, and how many. One request costs two changes of threads, for any number
+/// of calls.
 const IN_A_ROW: c_long = -2;
+/// The descriptor of a call in a row that is behind the one which the first makes: no number, and none of the kernel's own
+/// (AT_FDCWD is one).
+const OF_THE_FIRST: i32 = i32::MIN;
 
 #[cfg(test)]
 std::thread_local! {
@@ -374,25 +381,23 @@ extern "C" fn serve(server: usize) -> ! {
     }
 }
 
-/// Makes the calls of one request, in the server; returns the answer of the first one.
+/// Makes the calls of one request, in the server.
 ///
 /// # Safety
 /// So many calls lie there, and are nobody else's meanwhile; the caller vouches for their
 /// arguments.
 unsafe fn in_a_row(first: *mut ServerCall, count: usize) -> isize {
-    // SAFETY: as above; nothing here panics.
-    unsafe {
-        (*first).answer = raw::call((*first).number, &(*first).args);
-        let made = (*first).answer;
-        if made >= 0 {
-            for place in 1..count {
-                let call = first.wrapping_add(place);
-                (*call).args[0] = made as usize;
-                (*call).answer = raw::call((*call).number, &(*call).args);
+    for place in 0..count {
+        // SAFETY: as above; nothing here panics.
+        unsafe {
+            let call = first.wrapping_add(place);
+            if (*call).args[0] == OF_THE_FIRST as usize && (*first).answer >= 0 {
+                (*call).args[0] = (*first).answer as usize;
             }
+            (*call).answer = raw::call((*call).number, &(*call).args);
         }
-        made
     }
+    0
 }
 
 /// A new stack: its end.
