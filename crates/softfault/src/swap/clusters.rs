@@ -19,11 +19,15 @@
 //! between: that needs the word at `READY` and nothing. One that does not find it takes
 //! `filling`, and so waits for a trim under way.
 
+use super::file::PAGE;
+use super::table::{BITS, SlotWords, words};
+use crate::process;
 use crate::signal::without_file_size_signal;
 use crate::store::{Descriptor, Refusals};
 use core::ops::Range;
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use softfault_engine::clock::Clock;
 use softfault_engine::lock::Mutex;
 use std::sync::Arc;
 use sync::wait::WaitWord;
@@ -37,6 +41,10 @@ const READY: u32 = 1 << 31;
 const SOME: u32 = 1 << 30;
 /// Of a word: how much is held.
 const HELD: u32 = SOME - 1;
+
+/// How long a disk that was full is taken to be full. Reclaim tries page after page, and each try that finds out anew costs a
+/// file system the taking of what is left, and giving it back.
+const FULL_NS: u64 = 50_000_000;
 
 /// Values of the word that trimming waits on.
 const ASLEEP: u32 = 0;
@@ -52,6 +60,12 @@ pub(super) struct Clusters {
     words: Box<[sync::atomic::AtomicU32]>,
     /// Held while space is taken or given back.
     filling: Mutex<()>,
+    /// A bit a page of the file: it has space, in a cluster of which only some has. Changed under `filling`.
+    parts: SlotWords,
+    /// When that found no space last, by `clock`; zero if space was given back since. Written under `filling`.
+    full_at: AtomicU64,
+    /// Immutable.
+    clock: Arc<dyn Clock>,
     /// False once the file system said that it gives nothing back.
     trims: AtomicBool,
     /// [`ASLEEP`], [`CALLED`] or [`STOPPED`].
@@ -59,16 +73,20 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    pub(super) fn new(file: Arc<Descriptor>, bytes: u64) -> Self {
+    /// `None` where the system has no memory.
+    pub(super) fn new(file: Arc<Descriptor>, bytes: u64) -> Option<Self> {
         let count = bytes.div_ceil(CLUSTER);
-        Self {
+        Some(Self {
             file,
             bytes,
             words: (0..count).map(|_| Default::default()).collect(),
             filling: Mutex::new(()),
+            parts: SlotWords::new(pages(0..bytes).end.div_ceil(BITS) as usize)?,
+            full_at: AtomicU64::new(0),
+            clock: process::monotonic(),
             trims: AtomicBool::new(true),
             trimming: WaitWord::new(ASLEEP),
-        }
+        })
     }
 
     /// `count` more are in use of the cluster that `range` lies in, which is about
@@ -91,6 +109,13 @@ impl Clusters {
         if word.load(Relaxed) & READY != 0 {
             return Ok(());
         }
+        // A part that has space has it still.
+        if word.load(Relaxed) & SOME != 0 && self.has_part(&range) {
+            return Ok(());
+        }
+        if self.was_full() {
+            return Err(libc::ENOSPC);
+        }
         let whole = self.range(cluster);
         match self.allocate(whole.clone()) {
             // A file system that takes no space beforehand, or a filter that denies it: the write
@@ -103,14 +128,36 @@ impl Clusters {
             Err(_) => {}
         }
         // Less than a cluster may be left.
-        let some = self.allocate(range);
+        let some = self.allocate(range.clone());
         if some.is_ok() {
             word.fetch_or(SOME, Release);
+            for (place, mask) in words(pages(range)) {
+                self.parts[place].fetch_or(mask, Relaxed);
+            }
         } else if word.load(Relaxed) == count {
             // The part that was taken before space ran out, and is not in use.
             self.punch(whole);
         }
+        if some == Err(libc::ENOSPC) {
+            self.full_at.store(self.clock.now_ns().max(1), Relaxed);
+        }
         some
+    }
+
+    /// True if every page that `range` reaches into has space. The caller holds `filling`.
+    fn has_part(&self, range: &Range<u64>) -> bool {
+        // Relaxed: changed under `filling`.
+        words(pages(range.clone()))
+            .all(|(place, mask)| self.parts[place].load(Relaxed) & mask == mask)
+    }
+
+    /// True for a while after there was no space. The caller holds `filling`.
+    fn was_full(&self) -> bool {
+        // Relaxed: under `filling`.
+        match self.full_at.load(Relaxed) {
+            0 => false,
+            at => self.clock.now_ns().saturating_sub(at) < FULL_NS,
+        }
     }
 
     /// `count` are not in use any more of the cluster that has `offset`.
@@ -150,7 +197,11 @@ impl Clusters {
             // AcqRel: Acquire pairs with the Release in `release`, Release with the
             // Acquire in `hold`.
             if word.compare_exchange(idle, 0, AcqRel, Relaxed).is_ok() {
+                for (place, mask) in words(pages(self.range(cluster))) {
+                    self.parts[place].fetch_and(!mask, Relaxed);
+                }
                 self.punch(self.range(cluster));
+                self.full_at.store(0, Relaxed);
             }
         }
     }
@@ -215,6 +266,11 @@ impl Clusters {
             }
         }
     }
+}
+
+/// The pages of the file that `range` reaches into.
+fn pages(range: Range<u64>) -> Range<u64> {
+    range.start / PAGE..range.end.div_ceil(PAGE)
 }
 
 /// `range`, cut at multiples of `size`.

@@ -92,7 +92,8 @@ impl SwapFile {
                 Packed::new(slots, align).map(|packed| Layout::Packed(Box::new(packed)))
             }
         };
-        let clusters = Arc::new(Clusters::new(file.clone(), file_bytes));
+        let clusters = Clusters::new(file.clone(), file_bytes).ok_or_else(no_memory)?;
+        let clusters = Arc::new(clusters);
         let disk = Disk {
             file,
             mode,

@@ -2,12 +2,9 @@
 
 use super::clusters::{CLUSTER, Clusters, parts};
 use super::file::PAGE;
-use super::table::SlotWords;
+use super::table::{BITS, SlotWords, words};
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
-
-/// Slots that have their bits in one word.
-const BITS: u64 = u64::BITS as u64;
 
 /// Which slots have bytes.
 pub(super) struct Plain {
@@ -49,28 +46,5 @@ impl Plain {
             }
             clusters.release(part.start * PAGE, fewer);
         }
-    }
-}
-
-/// Bits of the words that stand for `slots`.
-fn words(slots: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
-    parts(slots, BITS).map(|part| {
-        let count = part.end - part.start;
-        let mask = u64::MAX >> (BITS - count) << (part.start % BITS);
-        ((part.start / BITS) as usize, mask)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_by_words() {
-        let of = |slots| words(slots).collect::<Vec<_>>();
-        assert_eq!(of(0..64), [(0, u64::MAX)]);
-        assert_eq!(of(3..4), [(0, 8)]);
-        assert_eq!(of(62..66), [(0, 3 << 62), (1, 3)]);
-        assert_eq!(of(5..5), []);
     }
 }
