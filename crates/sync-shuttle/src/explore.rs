@@ -82,6 +82,11 @@ impl Explore {
     /// If a schedule fails: a thread panics, nobody can run, it does not end,
     /// or it stalls and may not. And if not all schedules were run.
     pub fn run(self, scenario: impl Fn(u64) + Send + Sync + 'static) -> Explored {
+        self.run_boxed(Box::new(scenario))
+    }
+
+    /// The same, by which shuttle's loop is compiled once, and not for each scenario.
+    fn run_boxed(self, scenario: Box<dyn Fn(u64) + Send + Sync>) -> Explored {
         let seeds: Box<dyn Iterator<Item = u64>> = match &self.seeds {
             Some(seeds) => Box::new(seeds.clone().into_iter()),
             None => self.seeds_of_environment(),

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::model::spawn;
 use crate::model::{Still, apart, explore, schedules};
 use loom::cell::UnsafeCell;
-use loom::thread::spawn;
 use softfault_engine_loom::anon::PageState;
 use softfault_engine_loom::anon::pages::{Found, Pages};
 use softfault_engine_loom::budget::{Budget, FLOOR};

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::model::explore;
+use crate::model::spawn;
 use loom::cell::UnsafeCell;
-use loom::thread::spawn;
 use softfault_engine_loom::reclaim::Batches;
 use sync::run_on;
 

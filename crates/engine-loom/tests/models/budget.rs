@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::model::spawn;
 use crate::model::{apart, explore, schedules};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
-use loom::thread::spawn;
 use softfault_engine_loom::budget::Budget;
 use sync::run_on;
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::model::spawn;
 use crate::model::{bounded, check};
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use loom::thread::spawn;
 use sync::model::Timeouts;
 use sync::wait::WaitWord;
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::model::engine::Engine;
+use crate::model::spawn;
 use crate::model::{apart, explore};
-use loom::thread::spawn;
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::Store;
 use softfault_engine_loom::cache::window::Spans;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::model::spawn;
 use crate::model::{apart, explore};
 use loom::cell::UnsafeCell;
-use loom::thread::spawn;
 use softfault_engine_loom::cache::folio::{Folio, flag};
 use softfault_engine_loom::lock::Mutex;
 use softfault_engine_loom::slab::TypeStable;

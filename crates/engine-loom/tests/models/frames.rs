@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use crate::model::spawn;
 use crate::model::{apart, explore, schedules};
 use loom::cell::UnsafeCell;
-use loom::thread::spawn;
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::cache::frames::{CHUNK_PAGES, FrameMemory, Frames as Pool};

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering as Std};
 
+use crate::model::spawn;
 use crate::model::{Still, apart, attributes, explore};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
 use loom::sync::atomic::Ordering::Relaxed;
-use loom::thread::spawn;
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::mm::{AddressSpace, GracePeriods, Machine};
 use softfault_engine_loom::policy::{SpaceLocks, VmaReuse};

@@ -11,8 +11,8 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use crate::model::spawn;
 use crate::model::{Still, explore};
-use loom::thread::spawn;
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::huge::{HugeFile, HugeMapping, HugePool, HugeSize, Reserve, Shape};

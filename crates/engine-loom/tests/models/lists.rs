@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::model::explore;
+use crate::model::spawn;
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use loom::thread::spawn;
 use softfault_engine_loom::cache::folio::{Folio, NO_FOLIO, flag};
 use softfault_engine_loom::page::Order;
 use softfault_engine_loom::reclaim::{Heads, ListPages, Lists, Want};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::model::rwsem::{self, Guarded};
+use crate::model::spawn;
 use crate::model::{apart, explore};
-use loom::thread::spawn;
 use softfault_engine_loom::lock::raw_rwsem::TryReadError;
 use softfault_engine_loom::lock::{Mutex, RawRwSem};
 use softfault_engine_loom::policy::MmapQueue;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::model::private::Private;
+use crate::model::spawn;
 use crate::model::{apart, explore};
-use loom::thread::spawn;
 
 /// Of each schedule, of two threads. A fault has a hundred operations.
 const PREEMPTIONS: Option<usize> = Some(1);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::model::rwsem;
+use crate::model::spawn;
 use crate::model::{Still, apart, explore};
-use loom::thread::{spawn, yield_now};
+use loom::thread::yield_now;
 use softfault_engine_loom::clock::Clock;
 use softfault_engine_loom::lock::QueuedRwSem;
 use softfault_engine_loom::lock::queued_rwsem::HANDOFF_NS;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::explore;
-use loom::thread::spawn;
+use crate::model::spawn;
 use softfault_engine_loom::lock::{Several, order::UNRANKED};
 
 type Two = Several<u32, UNRANKED>;

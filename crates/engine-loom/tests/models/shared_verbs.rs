@@ -4,9 +4,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::model::spawn;
 use crate::model::{Still, explore};
 use loom::cell::UnsafeCell;
-use loom::thread::{JoinHandle, spawn};
+use loom::thread::JoinHandle;
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::lock::group::GroupLock;
 use softfault_engine_loom::mm::backing::VmOps;

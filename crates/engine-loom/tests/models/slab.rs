@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use crate::model::spawn;
 use crate::model::{apart, explore};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
-use loom::thread::spawn;
 use softfault_engine_loom::slab::{Slab, TypeStable};
 
 /// A slot that knows whether it is owned; loom watches the value.

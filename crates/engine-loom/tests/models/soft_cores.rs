@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use crate::model::explore;
+use crate::model::spawn;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed};
-use loom::thread::spawn;
 use softfault_engine_loom::mmu::soft::cores::{Cores, Seat};
 
 /// One page, and the entry that leads to it.

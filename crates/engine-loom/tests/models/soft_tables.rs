@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::model::explore;
-use loom::thread::spawn;
+use crate::model::spawn;
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::mmu::soft::cores::{Cores, Seat};
 use softfault_engine_loom::mmu::soft::frames::Frames;

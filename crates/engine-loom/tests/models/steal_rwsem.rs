@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::model::rwsem;
+use crate::model::spawn;
 use crate::model::{apart, explore};
-use loom::thread::spawn;
 use softfault_engine_loom::lock::StealRwSem;
 use softfault_engine_loom::policy::MmapQueue;
 

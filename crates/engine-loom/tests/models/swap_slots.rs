@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::model::spawn;
 use crate::model::{apart, explore};
 use loom::cell::UnsafeCell;
-use loom::thread::spawn;
 use softfault_engine_loom::budget::Budget;
 use softfault_engine_loom::swap::Slots;
 

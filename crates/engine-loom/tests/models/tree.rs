@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use crate::model::spawn;
 use crate::model::{answers, apart};
-use loom::thread;
 use softfault_engine_loom::mm::tree::{Contended, Node, Tree, Walk};
 use softfault_engine_loom::slab::Slab;
 
@@ -57,7 +57,7 @@ fn a_lookup_sees_entries_that_move_when_the_root_splits() {
             let nodes = slab::<2>(4);
             let tree = tree(&nodes, 0, &[10, 20]);
             let reader = tree.clone();
-            let reader = thread::spawn(move || floor(&reader, 0, 25));
+            let reader = spawn(move || floor(&reader, 0, 25));
             insert(&tree, 0, 15);
             let last = reader.join().unwrap();
             // 20 is there all the time, and moves to another node.
@@ -77,7 +77,7 @@ fn a_lookup_sees_entries_that_move_when_a_leaf_splits() {
             // The leaves are [10, 20] and [30]; 20 will move to one of its own.
             let tree = tree(&nodes, 0, &[10, 20, 30]);
             let reader = tree.clone();
-            let reader = thread::spawn(move || floor(&reader, 0, 20));
+            let reader = spawn(move || floor(&reader, 0, 20));
             insert(&tree, 0, 15);
             let found = reader.join().unwrap();
             assert!(matches!(found, Ok(Some(20)) | Err(Contended)));
@@ -96,7 +96,7 @@ fn a_node_that_came_back_in_another_tree_is_not_believed() {
             let one = tree(&nodes, 0, &[10, 20, 30]);
             let other = tree(&nodes, 1000, &[25, 28]);
             let reader = one.clone();
-            let reader = thread::spawn(move || floor(&reader, 0, 30));
+            let reader = spawn(move || floor(&reader, 0, 30));
             // The root is enough now: two leaves go, and come back at once.
             remove(&one, 30);
             insert(&other, 1000, 22);
@@ -119,7 +119,7 @@ fn an_entry_of_an_earlier_leaf_is_still_the_floor() {
             let tree = tree(&nodes, 0, &[5, 10, 30, 40]);
             remove(&tree, 30);
             let reader = tree.clone();
-            let reader = thread::spawn(move || floor(&reader, 0, 35));
+            let reader = spawn(move || floor(&reader, 0, 35));
             // 10 is the floor of 35, and then 32. It is never 5.
             insert(&tree, 0, 32);
             remove(&tree, 10);
@@ -145,7 +145,7 @@ fn a_leaf_that_begins_lower_all_of_a_sudden_is_not_taken_for_the_one_before() {
                 remove(&tree, key);
             }
             let reader = tree.clone();
-            let reader = thread::spawn(move || floor(&reader, 0, 13));
+            let reader = spawn(move || floor(&reader, 0, 13));
             // Takes [12] and its parent out: [14] itself stays as it is, and
             // begins at 9.
             remove(&tree, 12);

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use crate::model::spawn;
 use crate::model::{answers, apart, explore};
-use loom::thread::{JoinHandle, spawn};
+use loom::thread::JoinHandle;
 use softfault_engine_loom::mm::tree::{Contended, Node, NotYet, Spare, Tree, Walk};
 use softfault_engine_loom::slab::Slab;
 

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::model::spawn;
 use crate::model::vma::{self, ADDR, World, attach, attached, bias, detach, fault, idle, unbiased};
 use crate::model::{apart, attributes, explore, schedules};
-use loom::thread::{JoinHandle, spawn};
+use loom::thread::JoinHandle;
 use softfault_engine_loom::mm::vma_lock::start_read;
 use softfault_engine_loom::mm::{MmapLock, Vma};
 use softfault_engine_loom::policy::VmaLockKind::Biased;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::model::spawn;
 use crate::model::vma::{self, ADDR, World, attach, attached, detach, fault, idle};
 use crate::model::{apart, attributes, explore};
-use loom::thread::spawn;
 use softfault_engine_loom::mm::Vma;
 use softfault_engine_loom::mm::find::try_lock_at;
 use softfault_engine_loom::policy::VmaLockKind::Rwsem;

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::model::explore;
+use crate::model::spawn;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use loom::thread::spawn;
 use sync::wait::WaitWord;
 
 /// A word, and the value that is handed over by it.

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use crate::model::explore;
+use crate::model::spawn;
 use crate::model::writable::Writable;
-use loom::thread::spawn;
 use softfault_engine_loom::fault::FaultError;
 
 /// Of each schedule, of two threads. A fault has a hundred operations, and runs beside a write-back. With two preemptions

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use loom::model::Builder;
+use loom::thread::JoinHandle;
 use softfault_engine_loom::clock::Clock;
 use softfault_engine_loom::mm::backing::VmOps;
 use softfault_engine_loom::mm::{Attributes, Backing};
@@ -35,7 +36,18 @@ pub fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'sta
 
 /// The same for a test that looks at what its schedules came to: within [`apart`]. Returns their number.
 pub fn schedules(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) -> usize {
-    check(&bounded(preemptions), Timeouts::Never, model)
+    check(&bounded(capped(preemptions)), Timeouts::Never, model)
+}
+
+/// At most `SOFTFAULT_LOOM_PREEMPTIONS`, where that is set: `.ci/run` has no time for more.
+fn capped(preemptions: Option<usize>) -> Option<usize> {
+    let Ok(most) = std::env::var("SOFTFAULT_LOOM_PREEMPTIONS") else {
+        return preemptions;
+    };
+    let most = most
+        .parse()
+        .expect("SOFTFAULT_LOOM_PREEMPTIONS is a number");
+    Some(preemptions.map_or(most, |bound| bound.min(most)))
 }
 
 /// Explores a model and returns all its answers, each once: within [`apart`].
@@ -55,6 +67,13 @@ pub fn answers<T: Clone + PartialEq + Debug + Send + 'static>(
     let seen = seen.lock().unwrap().clone();
     println!("{seen:?}");
     seen
+}
+
+/// A thread of a model. Boxed, as the model itself is.
+#[track_caller]
+pub fn spawn<T: 'static>(thread: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+    let thread: Box<dyn FnOnce() -> T> = Box::new(thread);
+    loom::thread::spawn(thread)
 }
 
 /// No bound but that of preemptions.
@@ -108,6 +127,11 @@ pub fn check(
     timeouts: Timeouts,
     model: impl Fn() + Sync + Send + 'static,
 ) -> usize {
+    check_boxed(builder, timeouts, Box::new(model))
+}
+
+/// The same, by which loom's loop is compiled once, and not for each model.
+fn check_boxed(builder: &Builder, timeouts: Timeouts, model: Box<dyn Fn() + Sync + Send>) -> usize {
     let begin = processor_seconds();
     let begun = Arc::new(AtomicUsize::new(0));
     let ended = Arc::new(AtomicUsize::new(0));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::spawn;
 use loom::cell::UnsafeCell;
-use loom::thread::spawn;
 use softfault_engine_loom::lock::RwSem;
 use softfault_engine_loom::policy::MmapQueue;
 

@@ -12,8 +12,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use super::spawn;
 use super::{Still, apart, attributes, explore, schedules};
-use loom::thread::spawn;
 use softfault_engine_loom::mm::find::try_lock_at;
 use softfault_engine_loom::mm::vma_lock::{MAX_READERS, start_read, start_read_locked};
 use softfault_engine_loom::mm::{
