@@ -139,11 +139,11 @@ fn anon_that_fits_needs_no_io() {
 fn swap_retry_is_the_same_work_for_every_engine() {
     let rows = run(
         "swap-retry",
-        "--on kernel,softfault,softfault:retry=mmap-lock+pin=no,soft --size 64M --memory 24M --threads 6",
+        "--on kernel,softfault,softfault:retry=mmap-lock+pin=no,soft --size 32M --memory 12M --threads 6",
     );
     for row in &rows {
-        assert_eq!(number(row, "accesses"), 32.0 * 1024.0, "two passes: {row}");
-        assert_eq!(number(row, "rounds"), 1024.0);
+        assert_eq!(number(row, "accesses"), 16.0 * 1024.0, "two passes: {row}");
+        assert_eq!(number(row, "rounds"), 512.0);
         if row["on"] != "kernel" {
             assert!(number(row, "retry_mmap_drop") > 0.0, "{row}");
             assert_eq!(row["retry_mmap_drop"], row["swap"]["retry_mmap_drop"]);
