@@ -21,15 +21,14 @@
 
 use super::file::PAGE;
 use super::table::{BITS, SlotWords, words};
-use crate::process;
 use crate::signal::without_file_size_signal;
 use crate::store::{Descriptor, Refusals};
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
-use softfault_engine::clock::Clock;
 use softfault_engine::lock::Mutex;
 use std::sync::Arc;
+use std::time::Instant;
 use sync::wait::WaitWord;
 
 /// Bytes of a cluster.
@@ -60,12 +59,12 @@ pub(super) struct Clusters {
     words: Box<[sync::atomic::AtomicU32]>,
     /// Held while space is taken or given back.
     filling: Mutex<()>,
-    /// A bit a page of the file: it has space, in a cluster of which only some has. Changed under `filling`.
+    /// A bit a page of the file: all of it has space, in a cluster of which only some has. Changed under `filling`.
     parts: SlotWords,
-    /// When that found no space last, by `clock`; zero if space was given back since. Written under `filling`.
+    /// When that found no space last, in nanoseconds since `made`; zero if space was given back since. Written under `filling`.
     full_at: AtomicU64,
     /// Immutable.
-    clock: Arc<dyn Clock>,
+    made: Instant,
     /// False once the file system said that it gives nothing back.
     trims: AtomicBool,
     /// [`ASLEEP`], [`CALLED`] or [`STOPPED`].
@@ -83,7 +82,7 @@ impl Clusters {
             filling: Mutex::new(()),
             parts: SlotWords::new(pages(0..bytes).end.div_ceil(BITS) as usize)?,
             full_at: AtomicU64::new(0),
-            clock: process::monotonic(),
+            made: Instant::now(),
             trims: AtomicBool::new(true),
             trimming: WaitWord::new(ASLEEP),
         })
@@ -99,56 +98,65 @@ impl Clusters {
         if before & READY != 0 {
             return Ok(());
         }
-        self.fill(cluster, count, range)
+        self.fill(cluster, range)
     }
 
     #[cold]
-    fn fill(&self, cluster: usize, count: u32, range: Range<u64>) -> Result<(), i32> {
+    fn fill(&self, cluster: usize, range: Range<u64>) -> Result<(), i32> {
         let _filling = self.filling.lock();
         let word = &self.words[cluster];
         if word.load(Relaxed) & READY != 0 {
             return Ok(());
         }
-        // A part that has space has it still.
-        if word.load(Relaxed) & SOME != 0 && self.has_part(&range) {
+        let is_part = word.load(Relaxed) & SOME != 0;
+        // What has space has it still.
+        if is_part && self.has_space_in_part(&range) {
             return Ok(());
         }
         if self.was_full() {
             return Err(libc::ENOSPC);
         }
-        let whole = self.range(cluster);
-        match self.allocate(whole.clone()) {
-            // A file system that takes no space beforehand, or a filter that denies it: the write
-            // will tell.
-            Ok(()) | Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM) => {
-                // Release pairs with the Acquire in `hold`.
-                word.fetch_or(READY, Release);
-                return Ok(());
+        if !is_part {
+            match self.allocate(self.range(cluster)) {
+                // A file system that takes no space beforehand, or a filter that denies it: the write
+                // will tell.
+                Ok(()) | Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM) => {
+                    // Release pairs with the Acquire in `hold`.
+                    word.fetch_or(READY, Release);
+                    return Ok(());
+                }
+                // What it took before space ran out (ext4 keeps it) is in the way of what is wanted. Nobody
+                // uses any of it: some would be known to have space.
+                Err(_) => self.punch(self.range(cluster)),
             }
-            Err(_) => {}
         }
         // Less than a cluster may be left.
-        let some = self.allocate(range.clone());
-        if some.is_ok() {
-            word.fetch_or(SOME, Release);
-            for (place, mask) in words(pages(range)) {
-                self.parts[place].fetch_or(mask, Relaxed);
+        let taken = self.allocate(range.clone());
+        match taken {
+            Ok(()) => {
+                word.fetch_or(SOME, Release);
+                for (place, mask) in words(range.start.div_ceil(PAGE)..range.end / PAGE) {
+                    self.parts[place].fetch_or(mask, Relaxed);
+                }
             }
-        } else if word.load(Relaxed) == count {
-            // The part that was taken before space ran out, and is not in use.
-            self.punch(whole);
+            Err(_) if !is_part => self.punch(self.range(cluster)),
+            Err(_) => {}
         }
-        if some == Err(libc::ENOSPC) {
-            self.full_at.store(self.clock.now_ns().max(1), Relaxed);
+        if let Err(libc::ENOSPC | libc::EDQUOT) = taken {
+            self.full_at.store(self.now_ns().max(1), Relaxed);
         }
-        some
+        taken
     }
 
     /// True if every page that `range` reaches into has space. The caller holds `filling`.
-    fn has_part(&self, range: &Range<u64>) -> bool {
+    fn has_space_in_part(&self, range: &Range<u64>) -> bool {
         // Relaxed: changed under `filling`.
         words(pages(range.clone()))
             .all(|(place, mask)| self.parts[place].load(Relaxed) & mask == mask)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.made.elapsed().as_nanos() as u64
     }
 
     /// True for a while after there was no space. The caller holds `filling`.
@@ -156,7 +164,7 @@ impl Clusters {
         // Relaxed: under `filling`.
         match self.full_at.load(Relaxed) {
             0 => false,
-            at => self.clock.now_ns().saturating_sub(at) < FULL_NS,
+            at => self.now_ns().saturating_sub(at) < FULL_NS,
         }
     }
 
