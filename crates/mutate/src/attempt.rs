@@ -132,6 +132,8 @@ impl Bench {
             .args(exact)
             .args(tests)
             .envs(environment.iter().copied())
+            // A mutation may need all the preemptions of its model.
+            .env_remove("SOFTFAULT_LOOM_PREEMPTIONS")
             .env("RUST_BACKTRACE", "0");
         let mut seen = String::new();
         let passed = self.run(command, limit, |output| {

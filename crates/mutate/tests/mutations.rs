@@ -18,13 +18,13 @@ fn every_mutation_applies() {
     copy_workspace(&root, &copy).unwrap();
     for mutation in mutations {
         let applied = mutation.apply(&copy);
-        let changed = mutation.edits.iter().any(|edit| {
+        let mut changed = false;
+        for edit in &mutation.edits {
             let (ours, theirs) = (root.join(&edit.path), copy.join(&edit.path));
-            let is_changed = fs::read(&ours).ok() != fs::read(&theirs).ok();
+            changed |= fs::read(&ours).ok() != fs::read(&theirs).ok();
             // A file that is not there is an error of `apply`.
             let _ = fs::copy(ours, theirs);
-            is_changed
-        });
+        }
         if let Err(error) = applied {
             wrong.push(format!("{}: {error}", mutation.name));
             continue;
