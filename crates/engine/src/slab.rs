@@ -47,12 +47,8 @@ pub trait TypeStable: Send + Sync {
 const FIRST_SHIFT: u32 = if PROCESSORS < 8 { 2 } else { 6 };
 /// Slots that are made at a time. No group is in two chunks.
 const GROUP: u32 = 1 << FIRST_SHIFT;
-/// Chunks enough for any `u32` index. A model has 4,092 slots at most: each chunk is a word that loom looks at.
-const CHUNKS: usize = if PROCESSORS < 8 {
-    10
-} else {
-    (32 - FIRST_SHIFT + 1) as usize
-};
+/// Chunks enough for any `u32` index.
+const CHUNKS: usize = (32 - FIRST_SHIFT + 1) as usize;
 
 /// Stacks of free slots. Where the world has few processors there is one: it is
 /// the stack that is modelled, and each is as the others.
@@ -114,7 +110,7 @@ impl<T: TypeStable> Slab<T> {
                 free: AtomicU64::new(END.into()),
                 reuses: Counter::new(),
             }),
-            max: max.min(first_of(CHUNKS)),
+            max,
             bytes: Counter::new(),
         }
     }
@@ -366,10 +362,9 @@ fn place(index: u32) -> (usize, usize) {
     (chunk, (index - first_of(chunk)) as usize)
 }
 
-/// Index of the first slot of a chunk; of the chunk after the last, how many slots all of them have.
+/// Index of the first slot of a chunk.
 fn first_of(chunk: usize) -> u32 {
-    let first = ((1_u64 << chunk) - 1) << FIRST_SHIFT;
-    first.min(u32::MAX.into()) as u32
+    (((1_u64 << chunk) - 1) << FIRST_SHIFT) as u32
 }
 
 fn chunk_bytes<T>(slots: usize) -> usize {

@@ -10,14 +10,13 @@
 //! `mmap_lock` of the tree's space for write, or by verbs that share it, which
 //! take each node by its version (`leaf.rs`). Readers hold nothing.
 
-use sync::PROCESSORS;
 use sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 use crate::slab::TypeStable;
 
 /// Entries of a node of the product's tree: the most that fit four cache
-/// lines. Few where the world is that of a model, which looks at each word of each node.
-pub const FANOUT: usize = if PROCESSORS < 8 { 4 } else { 20 };
+/// lines.
+pub const FANOUT: usize = 20;
 
 /// A node: up to `FANOUT` entries, sorted by key. In a leaf an entry is the
 /// start of a VMA and its index in the slab; above, it is the lower bound of a
