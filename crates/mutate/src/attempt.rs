@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::world::Tests;
+use crate::world::{OF_THE_CRATE, Tests};
 
 /// A look at a test that runs.
 const LOOK: Duration = Duration::from_millis(25);
@@ -84,6 +84,7 @@ impl Bench {
             .args(["-p", tests.package]);
         match files {
             [] => command.args(["--test", "*"]),
+            [OF_THE_CRATE] => command.arg("--lib"),
             files => command.args(files.iter().flat_map(|file| ["--test", file])),
         };
         command
@@ -103,7 +104,7 @@ impl Bench {
             let message: serde_json::Value = serde_json::from_str(line).ok()?;
             let path = message.get("executable")?.as_str()?;
             // A crate's programs are built with its tests.
-            let is_test = message["target"]["kind"][0] == "test";
+            let is_test = message["profile"]["test"] == true;
             is_test.then_some(Binary {
                 name: message["target"]["name"].as_str()?.to_owned(),
                 path: path.into(),

@@ -6,6 +6,7 @@
 //! # caught by: <world> <module>::<test>         of the world's tests, which are one program
 //! # caught by: library <test file>::<test>      of crates/softfault/tests, or of those of the C library, which are `c` and
 //!                                             `twins`, or of `softfault run`, which are `run`
+//! # caught by: library src::<module>::<test>    of crates/softfault/src
 //! ```
 //!
 //! Hunks are found by their lines alone, which must occur in the file exactly

@@ -18,6 +18,9 @@ pub enum World {
     Library,
 }
 
+/// The "test file" of a crate's own tests, those in its `src`.
+pub const OF_THE_CRATE: &str = "src";
+
 /// A crate's test binaries.
 pub struct Tests {
     /// The crate.

@@ -244,6 +244,24 @@ mod tests {
     }
 
     #[test]
+    fn a_hole_ends_where_the_page_of_the_data_begins() {
+        let extent = |data: u64| {
+            let seen = Seen {
+                data: Ok(data),
+                hole: Ok(data + 512),
+                end: Ok(9 << 12),
+                data_again: Ok(data),
+            };
+            seen.extent(8192).map(|found| found.expect("an extent"))
+        };
+        // Blocks smaller than a page: the page has bytes, and all of it is read.
+        assert_eq!(extent(8192 + 512), Ok(Extent::Data(8192..12_288)));
+        let hole = Ok(Extent::Hole(8192..4 << 12));
+        assert_eq!(extent((4 << 12) + 512), hole);
+        assert_eq!(extent(4 << 12), hole);
+    }
+
+    #[test]
     fn one_look_finds_data_and_holes() {
         let user = memory_file();
         user.set_len(9 << 12).expect("longer");

@@ -24,11 +24,11 @@ use super::table::{BITS, SlotWords, words};
 use crate::signal::without_file_size_signal;
 use crate::store::{Descriptor, Refusals};
 use core::ops::Range;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU64};
 use softfault_engine::lock::Mutex;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use sync::wait::WaitWord;
 
 /// Bytes of a cluster.
@@ -43,7 +43,7 @@ const HELD: u32 = SOME - 1;
 
 /// How long a disk that was full is taken to be full. Reclaim tries page after page, and each try that finds out anew costs a
 /// file system the taking of what is left, and giving it back.
-const FULL_NS: u64 = 50_000_000;
+const FULL_FOR: Duration = Duration::from_millis(50);
 
 /// Values of the word that trimming waits on.
 const ASLEEP: u32 = 0;
@@ -57,14 +57,10 @@ pub(super) struct Clusters {
     /// Immutable. Bytes of the file.
     bytes: u64,
     words: Box<[sync::atomic::AtomicU32]>,
-    /// Held while space is taken or given back.
-    filling: Mutex<()>,
+    /// Held while space is taken or given back. When there was no space last, and the error; `None` if space was given back since.
+    filling: Mutex<Option<(Instant, i32)>>,
     /// A bit a page of the file: all of it has space, in a cluster of which only some has. Changed under `filling`.
     parts: SlotWords,
-    /// When that found no space last, in nanoseconds since `made`; zero if space was given back since. Written under `filling`.
-    full_at: AtomicU64,
-    /// Immutable.
-    made: Instant,
     /// False once the file system said that it gives nothing back.
     trims: AtomicBool,
     /// [`ASLEEP`], [`CALLED`] or [`STOPPED`].
@@ -79,10 +75,8 @@ impl Clusters {
             file,
             bytes,
             words: (0..count).map(|_| Default::default()).collect(),
-            filling: Mutex::new(()),
+            filling: Mutex::new(None),
             parts: SlotWords::new(pages(0..bytes).end.div_ceil(BITS) as usize)?,
-            full_at: AtomicU64::new(0),
-            made: Instant::now(),
             trims: AtomicBool::new(true),
             trimming: WaitWord::new(ASLEEP),
         })
@@ -103,7 +97,7 @@ impl Clusters {
 
     #[cold]
     fn fill(&self, cluster: usize, range: Range<u64>) -> Result<(), i32> {
-        let _filling = self.filling.lock();
+        let mut full = self.filling.lock();
         let word = &self.words[cluster];
         if word.load(Relaxed) & READY != 0 {
             return Ok(());
@@ -113,8 +107,10 @@ impl Clusters {
         if is_part && self.has_space_in_part(&range) {
             return Ok(());
         }
-        if self.was_full() {
-            return Err(libc::ENOSPC);
+        if let Some((at, errno)) = *full
+            && at.elapsed() < FULL_FOR
+        {
+            return Err(errno);
         }
         if !is_part {
             match self.allocate(self.range(cluster)) {
@@ -142,8 +138,8 @@ impl Clusters {
             Err(_) if !is_part => self.punch(self.range(cluster)),
             Err(_) => {}
         }
-        if let Err(libc::ENOSPC | libc::EDQUOT) = taken {
-            self.full_at.store(self.now_ns().max(1), Relaxed);
+        if let Err(errno @ (libc::ENOSPC | libc::EDQUOT)) = taken {
+            *full = Some((Instant::now(), errno));
         }
         taken
     }
@@ -153,19 +149,6 @@ impl Clusters {
         // Relaxed: changed under `filling`.
         words(pages(range.clone()))
             .all(|(place, mask)| self.parts[place].load(Relaxed) & mask == mask)
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.made.elapsed().as_nanos() as u64
-    }
-
-    /// True for a while after there was no space. The caller holds `filling`.
-    fn was_full(&self) -> bool {
-        // Relaxed: under `filling`.
-        match self.full_at.load(Relaxed) {
-            0 => false,
-            at => self.now_ns().saturating_sub(at) < FULL_NS,
-        }
     }
 
     /// `count` are not in use any more of the cluster that has `offset`.
@@ -201,7 +184,7 @@ impl Clusters {
             if idle & HELD != 0 || idle == 0 || !self.trims.load(Relaxed) {
                 continue;
             }
-            let _filling = self.filling.lock();
+            let mut full = self.filling.lock();
             // AcqRel: Acquire pairs with the Release in `release`, Release with the
             // Acquire in `hold`.
             if word.compare_exchange(idle, 0, AcqRel, Relaxed).is_ok() {
@@ -209,7 +192,7 @@ impl Clusters {
                     self.parts[place].fetch_and(!mask, Relaxed);
                 }
                 self.punch(self.range(cluster));
-                self.full_at.store(0, Relaxed);
+                *full = None;
             }
         }
     }
