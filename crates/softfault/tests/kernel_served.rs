@@ -276,6 +276,12 @@ fn it_changes_under_readers() {
                 }
             });
         }
+        // Windows that are given back meanwhile do not make the engine forget the one that changes.
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                drop(engine.map_anon(64 << 10).unwrap());
+            }
+        });
         let before = engine.stats().kernel;
         let mut changes = 0;
         // Not while a reader keeps it as it is.

@@ -258,9 +258,12 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
         ..FaultFlags::default()
     };
     let pending = PendingIn::new(&context.uc_sigmask);
+    let changes = process.mmu().changes();
     match fault::handle(process.space(), addr, flags, &pending) {
         Outcome::Mapped | Outcome::Interrupted => true,
-        Outcome::Error(fault::FaultError::NotMapped) => process.mmu().has_changed(addr),
+        Outcome::Error(fault::FaultError::NotMapped) => {
+            process.mmu().has_changed_since(changes, addr)
+        }
         Outcome::Error(error) => {
             process.note_error(addr, error);
             false

@@ -92,7 +92,7 @@ impl WindowTable {
         (cache, served): (Arc<PageCache>, Arc<Served>),
         file: Option<Arc<FileStore>>,
         had_name: bool,
-    ) {
+    ) -> &mut FileWindow {
         let entry = FileWindow {
             identity,
             certain,
@@ -107,13 +107,18 @@ impl WindowTable {
         };
         let file = key(&identity);
         self.windows.insert(address(&entry.cache), file);
-        self.files.entry(file).or_default().push(entry);
+        let entries = self.files.entry(file).or_default();
+        entries.push(entry);
+        entries.last_mut().expect("just entered")
     }
 
-    /// The window that shows this version of a file, or that shows any version, since it is written to.
+    /// The window that is written to, since it shows any version of its file; or else the one that shows this version.
     pub(super) fn find(&mut self, identity: &FileIdentity) -> Option<&mut FileWindow> {
-        let mut entries = self.files.get_mut(&key(identity))?.iter_mut();
-        entries.find(|entry| entry.writes.is_some() || entry.certain && entry.identity == *identity)
+        let entries = self.files.get_mut(&key(identity))?;
+        let place = |is_it: &dyn Fn(&FileWindow) -> bool| entries.iter().position(is_it);
+        let at = place(&|entry| entry.writes.is_some())
+            .or_else(|| place(&|entry| entry.certain && entry.identity == *identity))?;
+        Some(&mut entries[at])
     }
 
     /// All windows.
@@ -302,6 +307,13 @@ impl WindowTable {
             entry.writes.is_none() && (entry.identity != *now || !entry.certain)
         };
         self.take_idle_of(key(now), stale, &mut gone);
+        gone
+    }
+
+    /// Takes out all idle windows of a file: a window that is written to is about to be the only place of its pages.
+    pub(super) fn forget_idle_of(&mut self, file: &FileIdentity) -> Vec<FileWindow> {
+        let mut gone = Vec::new();
+        self.take_idle_of(key(file), |_| true, &mut gone);
         gone
     }
 

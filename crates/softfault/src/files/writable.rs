@@ -162,9 +162,11 @@ impl Files {
             ..OpenedWindow::new(cache, shown.1.clone(), identity.size)
         };
         let (file, had_name) = (Some(store.clone()), store.had_name());
-        table.add(identity, true, shown, file.clone(), had_name);
-        table.make_writable(&identity, writes);
+        let forgotten = table.forget_idle_of(&identity);
+        let entry = table.add(identity, true, shown, file.clone(), had_name);
+        entry.writes = Some(writes);
         drop(table);
+        drop(forgotten);
         self.begin_write_behind(&managed.node);
         // It may have been truncated since it was opened.
         let known = KnownWindow {
@@ -366,14 +368,8 @@ impl WriteBehind {
 }
 
 impl WindowTable {
-    /// The window of a file may be written to, by this way.
-    fn make_writable(&mut self, identity: &FileIdentity, writes: Arc<FileWrites>) {
-        let entry = self.find(identity).expect("it was just added");
-        entry.writes = Some(writes);
-    }
-
     /// True if the file has a window that may be written to.
-    fn has_writable(&mut self, identity: &FileIdentity) -> bool {
+    pub(super) fn has_writable(&mut self, identity: &FileIdentity) -> bool {
         self.of_file(identity).any(|entry| entry.writes.is_some())
     }
 

@@ -28,20 +28,23 @@ impl WrittenFile {
 }
 
 impl Files {
-    /// A shared writable map of a file was made. Signals are masked.
-    pub(crate) fn begin_writing(&self, identity: &FileIdentity) -> WrittenFile {
+    /// The kernel is about to map a file to be written to. `None` if a window of the engine may be. Signals are masked.
+    pub(crate) fn begin_writing(&self, identity: &FileIdentity) -> Option<WrittenFile> {
         let key = key(identity);
         let windows = {
             let mut table = self.table();
+            if table.has_writable(identity) {
+                return None;
+            }
             table.begin_writing(key);
             table.windows_of(key)
         };
         let windows = windows.iter();
         let writers = windows.map(|(cache, served)| Writer::of(served, cache));
-        WrittenFile {
+        Some(WrittenFile {
             key,
             writers: writers.collect(),
-        }
+        })
     }
 
     /// The map is gone.
@@ -53,5 +56,35 @@ impl Files {
     /// True if the file has a shared writable map.
     pub(crate) fn is_written(&self, identity: &FileIdentity) -> bool {
         self.table().is_written(identity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Coherence, Engine};
+    use crate::{files::Look, signal};
+    use std::os::fd::AsFd;
+
+    /// A thread whose map was to be the kernel's, since somebody read the file, comes too late.
+    #[test]
+    fn the_kernel_maps_no_file_that_the_engine_writes_to() {
+        let builder = Engine::builder().memory(16 << 20).small_maps(0);
+        let engine = builder.coherence(Coherence::Engine).build().unwrap();
+        let path = std::env::temp_dir().join(format!("softfault-late-{}", std::process::id()));
+        std::fs::write(&path, [1; 4096]).unwrap();
+        let mut options = std::fs::File::options();
+        let file = options.read(true).write(true).open(&path).unwrap();
+        let files = &engine.inner.files;
+        let identity = Look::at(file.as_fd()).unwrap().identity;
+        // SAFETY: nobody looks at the bytes.
+        let map = unsafe { engine.map_mut(&file) }.unwrap();
+        assert!(map.is_managed());
+        let _masked = signal::masked();
+        assert!(files.begin_writing(&identity).is_none());
+        drop(map);
+        engine.close_idle();
+        let written = files.begin_writing(&identity).expect("it has no window");
+        files.end_writing(written);
+        std::fs::remove_file(&path).unwrap();
     }
 }

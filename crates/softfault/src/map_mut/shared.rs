@@ -66,22 +66,22 @@ impl MmapOptions {
             Look::may_be_empty(fd)?;
             return Ok(MmapMut::new(engine, MmapMutKind::Empty));
         }
-        if let Some(mut map) = self.over_engine(engine, fd, &looked, len)? {
-            map.offset = self.offset;
-            return Ok(map);
+        let files = &engine.inner.files;
+        let mut map = MmapMut::new(engine, MmapMutKind::Empty);
+        // Another thread may come first with a map of the other kind.
+        while map.written.is_none() {
+            if let Some(mut map) = self.over_engine(engine, fd, &looked, len)? {
+                map.offset = self.offset;
+                return Ok(map);
+            }
+            let _masked = signal::masked();
+            map.written = files.begin_writing(&looked.identity);
         }
-        let map = KernelMap::new(
-            MapSource::File(fd, self.offset, libc::MAP_SHARED),
-            len,
-            access,
-        )?;
+        let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
+        map.kind = MmapMutKind::Kernel(KernelMap::new(of, len, access)?);
+        map.offset = self.offset;
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);
-        let mut map = MmapMut::new(engine, MmapMutKind::Kernel(map));
-        map.offset = self.offset;
-        let masked = signal::masked();
-        map.written = Some(engine.inner.files.begin_writing(&looked.identity));
-        drop(masked);
         if self.populate {
             // Advice, as in mmap(2).
             let _ = map.populate(..);

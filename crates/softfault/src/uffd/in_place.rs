@@ -19,20 +19,21 @@
 
 use super::abi;
 use super::mmu::{UffdMmu, system};
+use super::released::Released;
 use crate::errno::errno;
 use crate::machine::file_size_limit;
 use crate::table::Guarded;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::c_void;
-use softfault_engine::mmu::{Mmu, MmuError, Reservation};
+use softfault_engine::mmu::{MmuError, Reservation};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The name in `/proc/self/maps` of the memory of a window that was taken over.
 pub(super) const NAME: &str = "softfault-window";
 
-/// Windows in whose place files' own mappings are, and the one that is changing.
+/// Windows in whose place files' own mappings are, the one that is changing, and those that changed last.
 #[derive(Default)]
 pub(super) struct InPlace {
     /// Where they start. Held while one changes, so that there is one.
@@ -43,6 +44,8 @@ pub(super) struct InPlace {
     /// is written after the start.
     start: AtomicUsize,
     end: AtomicUsize,
+    /// The ranges that have changed. Pushed to by the holder of `shown`.
+    changed: Released,
 }
 
 impl InPlace {
@@ -149,7 +152,21 @@ impl UffdMmu {
     /// True if a touch there has to be made again, since the mapping is changing or has changed a
     /// short while ago.
     pub fn has_changed(&self, addr: usize) -> bool {
-        self.in_place.is_changing(addr) || self.was_released(addr) || self.is_given(addr)
+        self.in_place.is_changing(addr)
+            || self.in_place.changed.contains(addr)
+            || self.was_released(addr)
+            || self.is_given(addr)
+    }
+
+    /// Changes in place so far.
+    pub fn changes(&self) -> usize {
+        self.in_place.changed.count()
+    }
+
+    /// As [`has_changed`](Self::has_changed), for a fault that began after so many changes. Where there were too many since to
+    /// know, the touch is made again.
+    pub fn has_changed_since(&self, changes: usize, addr: usize) -> bool {
+        self.has_changed(addr) || self.in_place.changed.has_forgotten_since(changes)
     }
 
     pub(super) fn change<T>(
@@ -165,7 +182,7 @@ impl UffdMmu {
         if done.is_ok() {
             // A fault of a moment ago may arrive later. After an error it has its answer by what is there: to be made again
             // there it would never end.
-            self.part_released(range);
+            here.changed.push(range);
         }
         here.end.store(0, Ordering::Release);
         done

@@ -1,12 +1,12 @@
-//! The windows given back last: a fault of then may arrive now.
+//! The ranges that were given back last, or changed in place: a fault of then may arrive now.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// The windows given back last.
+/// The last ranges of a kind.
 #[derive(Default)]
 pub struct Released {
-    slots: [ReleasedSlot; 8],
+    slots: [ReleasedSlot; SLOTS],
     next: AtomicUsize,
 }
 
@@ -18,17 +18,29 @@ struct ReleasedSlot {
     repeated: AtomicUsize,
 }
 
-/// Touches repeated for one window: far more than there are late faults.
+/// Ranges that are remembered.
+const SLOTS: usize = 32;
+/// Touches repeated for one range: far more than there are late faults.
 const REPEATS: usize = 4096;
 
 impl Released {
-    /// A window was given back.
+    /// It is one of them.
     pub fn push(&self, range: &Range<usize>) {
-        let slot = &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len()];
+        let slot = &self.slots[self.next.fetch_add(1, Ordering::AcqRel) % SLOTS];
         slot.end.store(0, Ordering::Release);
         slot.start.store(range.start, Ordering::Release);
         slot.repeated.store(0, Ordering::Release);
         slot.end.store(range.end, Ordering::Release);
+    }
+
+    /// How many there were so far.
+    pub fn count(&self) -> usize {
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// True if there were so many since then that not all of them are remembered.
+    pub fn has_forgotten_since(&self, count: usize) -> bool {
+        self.count().wrapping_sub(count) >= SLOTS
     }
 
     /// True if `addr` was in one of them: the touch is to be repeated. Only so
@@ -39,5 +51,38 @@ impl Released {
                 && slot.start.load(Ordering::Acquire) <= addr
                 && slot.repeated.fetch_add(1, Ordering::Relaxed) < REPEATS
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forgotten_is_known_to_be() {
+        let released = Released::default();
+        let range = |at: usize| at * 4096..(at + 1) * 4096;
+        released.push(&range(1));
+        let before = released.count();
+        for at in 2..SLOTS + 1 {
+            released.push(&range(at));
+        }
+        assert!(released.contains(4096) && released.contains(SLOTS * 4096));
+        assert!(!released.contains((SLOTS + 1) * 4096));
+        assert!(!released.has_forgotten_since(before));
+        released.push(&range(SLOTS + 1));
+        assert!(!released.contains(4096), "the first is overwritten");
+        assert!(released.has_forgotten_since(before));
+        assert!(!released.has_forgotten_since(released.count()));
+    }
+
+    #[test]
+    fn a_stray_pointer_does_not_loop() {
+        let released = Released::default();
+        released.push(&(4096..8192));
+        assert_eq!(
+            (0..).take_while(|_| released.contains(4096)).count(),
+            REPEATS
+        );
     }
 }
