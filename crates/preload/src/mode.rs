@@ -7,12 +7,16 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 /// 0: not known yet.
 static MODE: AtomicU8 = AtomicU8::new(0);
 
-/// The mode. Messages wherever they are allowed: they alone are right for every system call.
+/// The mode. Messages wherever they are allowed: they alone are right for every system call. Not under a tracer, which may stop
+/// the thread that serves faults, and wait for a page of the program's meanwhile.
 pub fn get() -> Mode {
     // Relaxed: every thread finds the same.
     match MODE.load(Relaxed) {
         0 => {
-            let mode = options::get().faults.unwrap_or_else(allowed);
+            let mode = options::get().faults.unwrap_or_else(|| match is_traced() {
+                true => Mode::Signals,
+                false => allowed(),
+            });
             MODE.store(1 + mode as u8, Relaxed);
             mode
         }
@@ -42,6 +46,19 @@ fn allowed() -> Mode {
         true => Mode::Messages,
         false => Mode::Signals,
     }
+}
+
+/// True if a debugger or strace(1) traces this process.
+fn is_traced() -> bool {
+    let fd = open(c"/proc/self/status", libc::O_RDONLY);
+    // TracerPid is the eighth line, after a name of at most 64 bytes.
+    let mut text = [0_u8; 512];
+    // SAFETY: fills the bytes.
+    let got = unsafe { softfault::system_call!(libc::SYS_read, fd, text.as_mut_ptr(), text.len()) };
+    opens(fd);
+    let mut lines = text[..usize::try_from(got).unwrap_or(0)].split(|&byte| byte == b'\n');
+    let tracer = lines.find_map(|line| line.strip_prefix(b"TracerPid:\t"));
+    tracer.is_some_and(|tracer| tracer != b"0")
 }
 
 /// Descriptors below which an engine leaves too few to the program: with swap it has 12 by messages, and more while it begins.

@@ -22,6 +22,7 @@ mod lives;
 mod malloc;
 mod moved;
 mod odd_calls;
+mod partly;
 mod private;
 mod programs;
 mod refused;

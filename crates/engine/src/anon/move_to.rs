@@ -142,7 +142,9 @@ impl Move<'_> {
         let mmu = &from.node.mmu;
         for (span, _) in self.resident_spans(from.addresses().end) {
             let place = self.place(span.start);
-            let moved = mmu.move_pages((here, span.start), (there, place), span.len());
+            let moved = mmu
+                .move_pages((here, span.start), (there, place), span.len())
+                .or_else(|_| self.move_residents(&span));
             let Err(error) = moved else { continue };
             // Of the last span, some have moved. Page by page: where they are copied, each makes room for the next.
             for (span, _) in self.resident_spans(span.end) {
@@ -154,6 +156,20 @@ impl Move<'_> {
                 }
             }
             return Err(error);
+        }
+        Ok(())
+    }
+
+    /// The same of one span, page by page, without pages that have no memory here: where a touch of such a page was an
+    /// error, the tables may have an entry for it that cannot be moved.
+    fn move_residents(&self, span: &Range<usize>) -> Result<(), MmuError> {
+        let Self { from, to } = *self;
+        let (here, there) = (from.window.reservation(), to.window.reservation());
+        for (at, page) in span.clone().step_by(PAGE_SIZE).zip(from.page_range(span)) {
+            if from.pages.state(page).is_resident() {
+                let place = self.place(at);
+                (from.node.mmu).move_pages((here, at), (there, place), PAGE_SIZE)?;
+            }
         }
         Ok(())
     }

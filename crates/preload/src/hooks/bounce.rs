@@ -1,5 +1,6 @@
 //! Other memory in the place of taken memory, for the kernel to write into.
 
+use super::put::put;
 use super::receive::is_taken;
 use crate::call;
 use core::cell::UnsafeCell;
@@ -76,11 +77,12 @@ impl BounceBuffer {
         }
     }
 
-    /// After the call: so many bytes are the program's.
+    /// After the call: so many bytes are the program's. How many it has got: fewer where a part of its memory is protected.
     #[inline]
-    pub fn end(self, bytes: usize) {
-        if self.is_aside() {
-            self.give(bytes);
+    pub fn end(self, bytes: usize) -> usize {
+        match self.is_aside() {
+            true => self.give(bytes),
+            false => bytes,
         }
     }
 
@@ -92,9 +94,9 @@ impl BounceBuffer {
     }
 
     #[cold]
-    fn give(self, bytes: usize) {
+    fn give(self, bytes: usize) -> usize {
         // SAFETY: the program lets the kernel write to so many bytes.
-        unsafe { (self.to).copy_from_nonoverlapping(self.place(), bytes.min(self.bytes)) };
+        unsafe { put(self.to, self.place(), bytes.min(self.bytes)) }
     }
 }
 

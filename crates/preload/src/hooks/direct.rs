@@ -3,8 +3,9 @@
 
 use super::bounce::Temporary;
 use super::next::hooks;
+use super::put::put;
 use super::readable::is_readable;
-use super::receive::{MOST, read_into, vectors_into};
+use super::receive::{MOST, is_file, read_into, some_of, vectors_into};
 use crate::{call, inside, marked, mode};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 
@@ -21,7 +22,8 @@ fn is_direct(fd: c_int, to: *const c_void, bytes: usize) -> bool {
     // SAFETY: only asks.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     call::set_errno(errno);
-    flags >= 0 && flags & libc::O_DIRECT != 0
+    // Of a pipe it says that a read takes one packet, and leaves nothing of it.
+    flags >= 0 && flags & libc::O_DIRECT != 0 && is_file(fd)
 }
 
 /// Reads into `bytes` bytes by `read`, which gets where to read, how much, and how much was read before.
@@ -46,12 +48,12 @@ unsafe fn by_copies(
             return if done > 0 { done as ssize_t } else { got };
         }
         // SAFETY: so much was read; the caller's promise.
-        unsafe {
-            to.byte_add(done)
-                .copy_from_nonoverlapping(aside.start(), got as usize)
-        };
-        done += got as usize;
-        if (got as usize) < want {
+        let has = unsafe { put(to.byte_add(done), aside.start(), got as usize) };
+        done += has;
+        if done == 0 && got > 0 {
+            return some_of(0);
+        }
+        if has < want {
             break;
         }
     }

@@ -44,6 +44,7 @@ mod next;
 mod paths;
 mod process;
 mod programs;
+mod put;
 mod raw;
 mod readable;
 mod receive;

@@ -134,8 +134,12 @@ pub unsafe extern "C" fn shmat(segment: c_int, addr: *const c_void, flags: c_int
     // SAFETY: the caller's promise.
     let kernel =
         || unsafe { softfault::system_call!(libc::SYS_shmat, segment, addr, flags) as *mut c_void };
-    match bytes > 0 && marked::may_be_taken(addr as usize, bytes) {
-        true => replace(addr.cast_mut(), bytes, kernel),
+    let place = match flags & libc::SHM_RND {
+        0 => addr.cast_mut(),
+        _ => addr.map_addr(|addr| addr & !(decide::PAGE - 1)).cast_mut(),
+    };
+    match bytes > 0 && marked::may_be_taken(place as usize, bytes) {
+        true => replace(place, bytes, kernel),
         false => kernel(),
     }
 }

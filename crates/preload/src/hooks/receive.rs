@@ -8,6 +8,7 @@
 use super::again::{Reads, again};
 pub use super::bounce::BounceBuffer;
 use super::next::hooks;
+use super::put::{pieces, put};
 use super::readable::is_readable;
 use crate::{call, inside, marked, mode, table};
 use core::ffi::c_void;
@@ -52,9 +53,23 @@ pub fn bytes_into(
     call: impl FnOnce(*mut c_void) -> ssize_t,
 ) -> ssize_t {
     let aside = BounceBuffer::of(to, bytes, false);
+    let is_aside = aside.is_aside();
     let answer = call(aside.place());
-    aside.end(received(answer));
-    answer
+    let has = aside.end(received(answer));
+    match is_aside && has < received(answer) {
+        true => some_of(has),
+        false => answer,
+    }
+}
+
+/// The answer of a call that has put so many bytes into memory, of more: none of them is an error.
+#[cold]
+pub fn some_of(bytes: usize) -> ssize_t {
+    if bytes == 0 {
+        call::set_errno(libc::EFAULT);
+        return -1;
+    }
+    bytes as ssize_t
 }
 
 /// Bytes that are read at a time where all of them come without waiting.
@@ -72,26 +87,35 @@ pub fn read_into(
     if !is_taken(to, bytes) {
         return call(to, bytes, 0);
     }
-    if bytes <= STEP || !is_file(fd) {
+    let pieces = pieces(to as usize, bytes);
+    if bytes <= STEP && pieces.len() == 1 || !is_file(fd) {
         return bytes_into(to, bytes, |to| call(to, bytes, 0));
     }
     let mut done = 0;
-    while done < bytes {
-        let some = STEP.min(bytes - done);
-        let got = bytes_into(to.wrapping_byte_add(done), some, |to| call(to, some, done));
-        if got < 0 && done == 0 {
-            return got;
-        }
-        done += received(got);
-        if received(got) < some {
-            break;
+    // What was handed back is the kernel's to write to, or to refuse.
+    for (piece, is_live) in pieces {
+        let end = piece.end - to as usize;
+        while done < end {
+            let some = STEP.min(end - done);
+            let place = to.wrapping_byte_add(done);
+            let got = match is_live {
+                true => bytes_into(place, some, |to| call(to, some, done)),
+                false => call(place, some, done),
+            };
+            if got < 0 && done == 0 {
+                return got;
+            }
+            done += received(got);
+            if received(got) < some {
+                return done as ssize_t;
+            }
         }
     }
     done as ssize_t
 }
 
 #[cold]
-fn is_file(fd: c_int) -> bool {
+pub(super) fn is_file(fd: c_int) -> bool {
     let errno = call::errno();
     let mut about = core::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fills the structure; zeros are a valid one.
@@ -154,7 +178,12 @@ pub unsafe fn vectors_into(
         let mut from = all.place();
         for vector in each() {
             let some = left.min(vector.iov_len);
-            vector.iov_base.copy_from_nonoverlapping(from, some);
+            let has = put(vector.iov_base, from, some);
+            if has < some {
+                let before = received(answer).min(bytes) - left;
+                all.end(0);
+                return some_of(before + has);
+            }
             from = from.wrapping_byte_add(some);
             left -= some;
         }

@@ -161,12 +161,25 @@ impl PrivateMappings {
             && !mapping.live.within(range).is_empty()
     }
 
-    /// The part with an address that is served; a touch behind the end of a file is a SIGBUS.
+    /// The parts of a range of one mapping that are served; a touch behind the end of a file is a SIGBUS.
+    pub fn served_parts(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let Some(start) = self.over(range).first().copied() else {
+            return Vec::new();
+        };
+        let mapping = &self.mappings[&start];
+        let end = (mapping.room.start).saturating_add(mapping.file_bytes);
+        let mut parts = mapping.live.within(range);
+        parts.retain_mut(|part| {
+            part.end = part.end.min(end);
+            part.start < part.end
+        });
+        parts
+    }
+
+    /// The part with an address that is served.
     pub fn served(&self, addr: usize) -> Option<Range<usize>> {
-        let starts = self.over(&(addr..addr + 1));
-        let mapping = &self.mappings[starts.first()?];
-        let start = mapping.room.start;
-        let parts = (mapping.live).within(&(start..start.saturating_add(mapping.file_bytes)));
+        let room = self.room_of(addr)?;
+        let parts = self.served_parts(&room);
         parts.into_iter().find(|part| part.contains(&addr))
     }
 

@@ -11,13 +11,15 @@ use crate::errno::errno;
 use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::store::FileStore;
-use crate::uffd::{GivenTo, close};
+use crate::uffd::{GivenTo, UffdMmu, close};
 use crate::{FaultError, error};
 use core::ops::Range;
-use libc::{c_int, c_void};
+use core::slice::from_ref;
+use libc::c_void;
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, NotHandedOver};
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::MmuError;
+use softfault_engine::mmu::{Mmu, MmuError, Reservation};
 use std::io;
 use sync::kernel_calls;
 
@@ -68,7 +70,8 @@ impl Private {
             Some(file) => {
                 let aside = self.aside(file, part).map_err(failed)?;
                 let mut give = |chunk: Range<usize>, own: &[Range<usize>]| {
-                    let replace = || aside.put(&chunk, own);
+                    let window = (&**process.mmu(), self.anon.reservation());
+                    let replace = || aside.put(window, &chunk, own);
                     // SAFETY: as above; the mapping that replaces it has the pages that are to stay.
                     unsafe { (process.mmu()).give_place(&chunk, GivenTo::Program, replace) }
                 };
@@ -139,9 +142,14 @@ impl Replacement {
     }
 
     /// Puts it in the place of a chunk, with the bytes that are the chunk's own.
-    fn put(&self, chunk: &Range<usize>, own: &[Range<usize>]) -> Result<(), MmuError> {
+    fn put(
+        &self,
+        window: (&UffdMmu, &Reservation),
+        chunk: &Range<usize>,
+        own: &[Range<usize>],
+    ) -> Result<(), MmuError> {
         for pages in own {
-            copy(pages, self.at(pages.start)).map_err(MmuError::System)?;
+            copy(window, pages, self.at(pages.start))?;
         }
         let start = self.at(chunk.start) as *mut c_void;
         if self.read_only {
@@ -171,24 +179,21 @@ impl Replacement {
     }
 }
 
-/// Copies pages. A page of a file that cannot be read is an error, and no signal.
-fn copy(pages: &Range<usize>, to: usize) -> Result<(), c_int> {
-    let vector = |start: usize, bytes: usize| libc::iovec {
-        iov_base: start as *mut c_void,
-        iov_len: bytes,
-    };
-    let mut done = 0;
-    while done < pages.len() {
-        let from = vector(pages.start + done, pages.len() - done);
-        let into = vector(to + done, pages.len() - done);
-        // SAFETY: both vectors are there; the kernel checks the memory that they name, and reports missing pages.
-        let copied = unsafe { libc::process_vm_writev(libc::getpid(), &from, 1, &into, 1, 0) };
-        match copied {
-            1.. => done += copied as usize,
-            _ => match errno() {
-                libc::EINTR => {}
-                errno => return Err(errno),
-            },
+/// Copies pages of a window. A page of a file that cannot be read is an error, and no signal; nor does it wait for a page that is
+/// missing all the same, since a fault there could not be served now.
+fn copy(
+    (mmu, window): (&UffdMmu, &Reservation),
+    pages: &Range<usize>,
+    to: usize,
+) -> Result<(), MmuError> {
+    // SAFETY: a mapping of ours, of which nobody knows.
+    let copied = unsafe { mmu.copy_out_all(window, from_ref(pages), to as *mut u8) };
+    for at in (copied * PAGE_SIZE..pages.len()).step_by(PAGE_SIZE) {
+        // SAFETY: as above.
+        match unsafe { mmu.copy_out(window, pages.start + at, (to + at) as *mut u8) } {
+            Ok(true) => {}
+            Ok(false) => return Err(MmuError::Gone),
+            Err(errno) => return Err(MmuError::System(errno)),
         }
     }
     Ok(())

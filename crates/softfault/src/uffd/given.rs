@@ -213,17 +213,23 @@ impl UffdMmu {
     /// have.
     pub fn can_cut(&self, part: &Range<usize>) -> Result<(), MmuError> {
         // A child of fork takes its look at windows meanwhile, and must not find this one inherited.
-        let _given = self.given.parts_mut();
-        let advise = |advice| {
-            // SAFETY: advice about a part of a window of ours.
-            unsafe { sync::kernel_calls::madvise(part.start as *mut c_void, part.len(), advice) }
-        };
-        match advise(libc::MADV_DOFORK) {
-            0 => {
+        let given = self.given.parts_mut();
+        let can_cut = |part: &Range<usize>| {
+            let advise = |advice| {
+                let start = part.start as *mut c_void;
+                // SAFETY: advice about a part of a window of ours.
+                unsafe { sync::kernel_calls::madvise(start, part.len(), advice) }
+            };
+            let cut = advise(libc::MADV_DOFORK) == 0;
+            if cut {
                 advise(libc::MADV_DONTFORK);
-                Ok(())
             }
-            _ => Err(MmuError::NoMemory),
+            cut
+        };
+        // A child of fork goes on with the program's own memory in it.
+        match given.served(part).iter().all(can_cut) {
+            true => Ok(()),
+            false => Err(MmuError::NoMemory),
         }
     }
 }

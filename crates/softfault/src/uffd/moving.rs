@@ -33,6 +33,11 @@ impl UffdMmu {
             let left = from.len() - done;
             let bytes = match errno {
                 None => continue,
+                // It has moved already, or never went.
+                Some(libc::EEXIST) if self.is_missing(from.start + done) => {
+                    done += PAGE_SIZE;
+                    continue;
+                }
                 Some(errno @ (libc::ENOMEM | libc::EEXIST)) => return Err(system(errno)),
                 // This page only.
                 Some(libc::EBUSY) => PAGE_SIZE,

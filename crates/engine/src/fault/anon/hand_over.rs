@@ -111,7 +111,11 @@ fn hand_over_chunk(
         if protect && anon.node.mmu.can_protect() && !own.is_empty() {
             anon.node.mmu.protect(&own);
         }
-        give(chunk.clone(), &own).map_err(NotHandedOver::Mmu)
+        give(chunk.clone(), &own).map_err(|error| match error {
+            // A page is missing again: the program has thrown it away.
+            MmuError::Gone => NotHandedOver::Changed,
+            error => NotHandedOver::Mmu(error),
+        })
     });
     drop(stopped);
     given

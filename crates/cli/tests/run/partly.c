@@ -1,0 +1,127 @@
+/* Private memory of which a part is protected, or lies behind the end of its file: `partly CASE FILE`. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE ((size_t)4096)
+#define BOTH (PROT_READ | PROT_WRITE)
+
+static const char *path;
+static int fd;
+static size_t size;
+
+static void answer(const char *what, long answered)
+{
+    printf("%s %ld %s\n", what, answered, answered < 0 ? strerror(errno) : "");
+    fflush(stdout);
+}
+
+static unsigned char *anon(size_t bytes)
+{
+    unsigned char *memory = mmap(NULL, bytes, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(memory, 7, bytes);
+    return memory;
+}
+
+static size_t sum(const unsigned char *bytes, size_t count)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < count; i++)
+        all = all * 31 + bytes[i];
+    return all;
+}
+
+/* A read into a page behind the end of the file is an error; then the mapping grows. */
+static void grows(void)
+{
+    size_t bytes = size + 256 * PAGE;
+    unsigned char *memory = mmap(NULL, bytes, BOTH, MAP_PRIVATE, fd, 0);
+    for (size_t at = 0; at < size; at += PAGE)
+        memory[at] = at / PAGE;
+    answer("pread", pread(fd, memory + size + 16 * PAGE + 5, 3 * PAGE, 0));
+    unsigned char *moved = mremap(memory, bytes, bytes + 512 * PAGE, MREMAP_MAYMOVE);
+    answer("mremap", moved == MAP_FAILED ? -1 : 0);
+    printf("%zu\n", sum(moved, size));
+}
+
+/* Reads into memory of which the second half may not be written to, or not be touched. */
+static void is_protected(int protection)
+{
+    unsigned char *memory = anon(1024 * PAGE), *half = memory + 512 * PAGE;
+    answer("mprotect", mprotect(half, 256 * PAGE, protection));
+    answer("pread", pread(fd, half - PAGE, 300 * PAGE, 0));
+    answer("pread", pread(fd, half - 300 * PAGE - 5, 400 * PAGE, 11));
+    answer("pread", pread(fd, half, 10, 0));
+    struct iovec parts[] = {{half - 100, 100}, {half, 100}};
+    answer("preadv", preadv(fd, parts, 2, 0));
+    answer("lseek", lseek(fd, 0, SEEK_SET));
+    answer("read", read(fd, half - PAGE, 3 * PAGE));
+    answer("lseek", lseek(fd, 0, SEEK_CUR));
+    int ends[2];
+    if (pipe(ends) < 0 || write(ends[1], memory, 10) != 10)
+        exit(2);
+    answer("pipe", read(ends[0], half, 10));
+    mprotect(half, 256 * PAGE, BOTH);
+    printf("%zu\n", sum(memory, 1024 * PAGE));
+}
+
+static void read_only(void) { is_protected(PROT_READ); }
+static void closed(void) { is_protected(PROT_NONE); }
+
+/* The same by a device, in memory that was forked. */
+static void direct(void)
+{
+    unsigned char *memory = anon(1024 * PAGE), *half = memory + 512 * PAGE;
+    int past = open(path, O_RDONLY | O_DIRECT);
+    mprotect(half, 256 * PAGE, PROT_READ);
+    if (fork() == 0)
+        _exit(0);
+    wait(NULL);
+    /* Some kernels answer with the bytes that had a place, others with an error. */
+    answer("more", pread(past, half - PAGE, 300 * PAGE, 0) > (ssize_t)PAGE);
+    answer("pread", pread(past, half, PAGE, 0));
+    printf("%zu\n", sum(half, 512 * PAGE));
+}
+
+/* A pipe whose reads take a packet each: one call takes all of it, into both vectors. */
+static void packets(void)
+{
+    unsigned char *memory = anon(1024 * PAGE);
+    int ends[2];
+    if (pipe2(ends, O_DIRECT) < 0)
+        exit(2);
+    struct iovec parts[] = {{memory, 100}, {memory + 512 * PAGE, 3900}};
+    for (int i = 0; i < 2; i++) {
+        answer("write", write(ends[1], memory + 700 * PAGE, 4000 - i * 3900));
+        answer("readv", readv(ends[0], parts, 2));
+    }
+}
+
+static void handle(int number) { (void)number; }
+
+/* A signal that was handled is not blocked any more. */
+static void handled(void)
+{
+    sigset_t set;
+    anon(1024 * PAGE);
+    signal(SIGBUS, handle);
+    answer("raise", raise(SIGBUS));
+    sigprocmask(SIG_BLOCK, NULL, &set);
+    answer("blocked", sigismember(&set, SIGBUS));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}};
+#include "run_case.h"

@@ -1,0 +1,43 @@
+//! Private memory of which a part is protected, or lies behind the end of its file: `partly.c`.
+
+use crate::{compile, directory, file, same_each_way};
+
+fn same(case: &str) {
+    let directory = directory(&format!("partly-{case}"));
+    let Some(program) = compile("partly.c", &directory.join("program"), &[]) else {
+        return;
+    };
+    let data = file(&directory, 4 << 20);
+    let swap = format!("{}:100M", directory.display());
+    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
+    let command = [program.as_ref(), case.as_ref(), data.as_ref()];
+    same_each_way(&directory, &command, &options, |stats, how| {
+        assert!(stats[0].taken() > 0, "{how}");
+    });
+}
+
+#[test]
+fn it_grows_after_a_read_behind_the_end_of_its_file() {
+    same("grows");
+}
+
+#[test]
+fn a_read_stops_where_it_may_not_be_written_to() {
+    same("read-only");
+    same("closed");
+}
+
+#[test]
+fn so_does_one_by_a_device() {
+    same("direct");
+}
+
+#[test]
+fn a_packet_is_read_into_several_vectors() {
+    same("packets");
+}
+
+#[test]
+fn a_signal_that_was_handled_is_not_blocked() {
+    same("handled");
+}
