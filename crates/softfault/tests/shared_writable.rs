@@ -4,11 +4,14 @@ mod child;
 mod small_disk;
 
 use child::{command, forked, scenario};
-use softfault::{Advice, Engine, Faults, Mmap, MmapMut, MmapOptions, MmapRaw, OnTruncate, Reads};
+use softfault::{
+    Advice, Coherence, Engine, Faults, Mmap, MmapMut, MmapOptions, MmapRaw, OnTruncate, Reads,
+};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const PAGE: usize = 4096;
 const PAGES: usize = 512;
@@ -144,6 +147,38 @@ fn a_held_window_is_the_kernels_when_it_is_let_go() {
 }
 
 /// A map to read stays one, also where the kernel serves it since another writes.
+/// A window that nobody maps any more is not taken for the one that may be written to, though it shows the same version.
+#[test]
+fn a_file_that_was_read_before_is_written_to() {
+    let _alone = alone();
+    let scratch = Scratch::new("read-before");
+    let builder = Engine::builder().memory(16 << 20).small_maps(0);
+    let builder = builder.by_kernel(false).coherence(Coherence::Engine);
+    let engine = builder.build().unwrap();
+    let file = scratch.open();
+    // Before, its time stamps do not tell versions apart, and no map finds the window of another.
+    std::thread::sleep(Duration::from_millis(50));
+    for _ in 0..2 {
+        assert_eq!(byte(&read(&engine, &file), 0), 1);
+        let stats = engine.stats();
+        assert_eq!((stats.windows, stats.idle_windows), (0, 1));
+    }
+    let mut map = write(&engine, &file);
+    assert_eq!(engine.stats().idle_windows, 0);
+    map[0] = 2;
+    let mut second = write(&engine, &file);
+    assert_eq!(byte(&second, 0), 2);
+    second[1] = 3;
+    assert_eq!(byte(&read(&engine, &file), 1), 3);
+    engine.close_idle();
+    let mut third = write(&engine, &file);
+    third[2] = 4;
+    map.flush().unwrap();
+    let mut bytes = [0; 3];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, [2, 3, 4]);
+}
+
 #[test]
 fn a_map_to_read_does_not_become_writable() {
     let _alone = alone();

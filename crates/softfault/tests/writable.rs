@@ -5,18 +5,11 @@ mod small_disk;
 mod write_scene;
 
 use child::forked;
-use softfault::{Advice, Coherence, Engine, FaultError, MmapOptions, UncheckedAdvice};
+use softfault::{Advice, Engine, FaultError, MmapOptions, UncheckedAdvice};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use write_scene::{PAGE, Scratch, byte, engine, in_file, read, word_of, write};
-
-/// An engine that serves all of its maps itself.
-fn engine_alone() -> Engine {
-    let builder = Engine::builder().memory(16 << 20).small_maps(0);
-    let builder = builder.by_kernel(false).coherence(Coherence::Engine);
-    builder.build().unwrap()
-}
 
 #[test]
 fn a_file_larger_than_the_budget_is_written_over() {
@@ -45,33 +38,6 @@ fn a_file_larger_than_the_budget_is_written_over() {
         "{}",
         stats.written_back_bytes
     );
-}
-
-/// A window that nobody maps any more is not taken for the one that may be written to, though it shows the same version.
-#[test]
-fn a_file_that_was_read_before_is_written_to() {
-    let scratch = Scratch::new("read-before", 64 * PAGE);
-    let engine = engine_alone();
-    let file = scratch.open();
-    // Before, its time stamps do not tell versions apart, and no map finds the window of another.
-    std::thread::sleep(Duration::from_millis(50));
-    for _ in 0..2 {
-        assert_eq!(byte(&read(&engine, &file), 0), word_of(0) as u8);
-        let stats = engine.stats();
-        assert_eq!((stats.windows, stats.idle_windows), (0, 1));
-    }
-    let mut map = write(&engine, &file);
-    assert_eq!(engine.stats().idle_windows, 0);
-    map[0] = 2;
-    let mut second = write(&engine, &file);
-    assert_eq!(byte(&second, 0), 2);
-    second[1] = 3;
-    assert_eq!(byte(&read(&engine, &file), 1), 3);
-    engine.close_idle();
-    let mut third = write(&engine, &file);
-    third[2] = 4;
-    map.flush().unwrap();
-    assert_eq!([0, 1, 2].map(|at| in_file(&file, at)), [2, 3, 4]);
 }
 
 #[test]

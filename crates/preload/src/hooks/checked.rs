@@ -3,7 +3,8 @@
 
 use super::again::{Reads, again, again_by_error, reading};
 use super::next::hooks;
-use super::receive::{BounceBuffer, bytes_into, items_into, length, read_into, size, text_into};
+use super::reading::read_into;
+use super::receive::{BounceBuffer, bytes_into, items_into, length, size, text_into};
 use super::signals::without;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;

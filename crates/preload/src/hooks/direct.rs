@@ -5,7 +5,8 @@ use super::bounce::Temporary;
 use super::next::hooks;
 use super::put::put;
 use super::readable::is_readable;
-use super::receive::{MOST, is_file, read_into, some_of, vectors_into};
+use super::reading::{is_file, read_into};
+use super::receive::{MOST, some_of, vectors_into};
 use crate::{call, inside, marked, mode};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 

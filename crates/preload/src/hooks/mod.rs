@@ -47,6 +47,7 @@ mod programs;
 mod put;
 mod raw;
 mod readable;
+mod reading;
 mod receive;
 mod resolver;
 mod served;

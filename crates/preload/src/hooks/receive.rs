@@ -8,8 +8,9 @@
 use super::again::{Reads, again};
 pub use super::bounce::BounceBuffer;
 use super::next::hooks;
-use super::put::{pieces, put};
+use super::put::put;
 use super::readable::is_readable;
+use super::reading::STEP;
 use crate::{call, inside, marked, mode, table};
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -41,7 +42,7 @@ pub fn is_written_to(start: usize, bytes: usize) -> bool {
 }
 
 /// Bytes of a call's answer.
-fn received(answer: ssize_t) -> usize {
+pub(super) fn received(answer: ssize_t) -> usize {
     usize::try_from(answer).unwrap_or(0)
 }
 
@@ -53,12 +54,12 @@ pub fn bytes_into(
     call: impl FnOnce(*mut c_void) -> ssize_t,
 ) -> ssize_t {
     let aside = BounceBuffer::of(to, bytes, false);
-    let is_aside = aside.is_aside();
     let answer = call(aside.place());
-    let has = aside.end(received(answer));
-    match is_aside && has < received(answer) {
-        true => some_of(has),
-        false => answer,
+    // The answer may be more: the length of a packet that was cut off.
+    let wanted = received(answer).min(bytes);
+    match aside.end(wanted) {
+        has if has < wanted => some_of(has),
+        _ => answer,
     }
 }
 
@@ -70,61 +71,6 @@ pub fn some_of(bytes: usize) -> ssize_t {
         return -1;
     }
     bytes as ssize_t
-}
-
-/// Bytes that are read at a time where all of them come without waiting.
-const STEP: usize = 1 << 20;
-
-/// A read(2) or its like: `call` gets where to, how many bytes, and how many were read before. Of a file or a disk
-/// all requested bytes are read, piece by piece; of anything else the bytes of one call.
-#[inline]
-pub fn read_into(
-    fd: c_int,
-    to: *mut c_void,
-    bytes: usize,
-    mut call: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
-) -> ssize_t {
-    if !is_taken(to, bytes) {
-        return call(to, bytes, 0);
-    }
-    let pieces = pieces(to as usize, bytes);
-    if bytes <= STEP && pieces.len() == 1 || !is_file(fd) {
-        return bytes_into(to, bytes, |to| call(to, bytes, 0));
-    }
-    let mut done = 0;
-    // What was handed back is the kernel's to write to, or to refuse.
-    for (piece, is_live) in pieces {
-        let end = piece.end - to as usize;
-        while done < end {
-            let some = STEP.min(end - done);
-            let place = to.wrapping_byte_add(done);
-            let got = match is_live {
-                true => bytes_into(place, some, |to| call(to, some, done)),
-                false => call(place, some, done),
-            };
-            if got < 0 && done == 0 {
-                return got;
-            }
-            done += received(got);
-            if received(got) < some {
-                return done as ssize_t;
-            }
-        }
-    }
-    done as ssize_t
-}
-
-#[cold]
-pub(super) fn is_file(fd: c_int) -> bool {
-    let errno = call::errno();
-    let mut about = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: fills the structure; zeros are a valid one.
-    let mode = unsafe {
-        softfault::system_call!(libc::SYS_fstat, fd, about.as_mut_ptr());
-        about.assume_init().st_mode
-    };
-    call::set_errno(errno);
-    matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
 }
 
 /// Vectors that a call may have at most.

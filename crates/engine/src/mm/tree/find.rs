@@ -1,5 +1,7 @@
 //! Lookups, with or without a lock.
 
+use sync::hint;
+
 use super::{Entry, Node, Tree, Walk};
 
 /// How often a lookup begins again before it gives up.
@@ -103,7 +105,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
         mut visit: impl FnMut(u32),
     ) -> Result<LeafNode<'_, FANOUT>, Changed> {
         let mut node = self.node(self.root);
-        let mut version = node.begin().ok_or(Changed)?;
+        let mut version = self.begin(node)?;
         visit(self.root);
         let (mut lower, mut upper) = (0, None);
         let mut level = None;
@@ -132,13 +134,26 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             // Only now is `child` known to be an index of a node ..
             check(node.unchanged(version))?;
             let below = self.node(child);
-            let below_version = below.begin().ok_or(Changed)?;
+            let below_version = self.begin(below)?;
             // .. and only now is that node known to have been the child when
             // its version was read, and not to have come back as another.
             check(node.unchanged(version))?;
             visit(child);
             (node, version) = (below, below_version);
         }
+    }
+
+    /// The version of a node. Where verbs share the tree, one that is being changed is waited for, for a while: verbs have nodes for a
+    /// moment, but one after the other, so that attempts are soon used up.
+    fn begin(&self, node: &Node<FANOUT>) -> Result<u64, Changed> {
+        let mut version = node.begin();
+        if version.is_none() && self.most_restarts == MOST_RESTARTS_SHARED {
+            hint::spin_until(|| {
+                version = node.begin();
+                version.is_some()
+            });
+        }
+        version.ok_or(Changed)
     }
 
     /// Tries, a few times.

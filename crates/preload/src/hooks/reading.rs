@@ -1,0 +1,62 @@
+//! read(2) and its like into private memory that was taken, where faults are signals: piece by piece.
+
+use super::put::pieces;
+use super::receive::{bytes_into, is_taken, received};
+use crate::call;
+use core::ffi::c_void;
+use libc::{c_int, ssize_t};
+
+/// Bytes that are read at a time where all of them come without waiting.
+pub const STEP: usize = 1 << 20;
+
+/// A read(2) or its like: `call` gets where to, how many bytes, and how many were read before. Of a file or a disk
+/// all requested bytes are read, piece by piece; of anything else the bytes of one call.
+#[inline]
+pub fn read_into(
+    fd: c_int,
+    to: *mut c_void,
+    bytes: usize,
+    mut call: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
+) -> ssize_t {
+    if !is_taken(to, bytes) {
+        return call(to, bytes, 0);
+    }
+    let pieces = pieces(to as usize, bytes);
+    if bytes <= STEP && pieces.len() == 1 || !is_file(fd) {
+        return bytes_into(to, bytes, |to| call(to, bytes, 0));
+    }
+    let mut done = 0;
+    // What was handed back is the kernel's to write to, or to refuse.
+    for (piece, is_live) in pieces {
+        let end = piece.end - to as usize;
+        while done < end {
+            let some = STEP.min(end - done);
+            let place = to.wrapping_byte_add(done);
+            let got = match is_live {
+                true => bytes_into(place, some, |to| call(to, some, done)),
+                false => call(place, some, done),
+            };
+            if got < 0 && done == 0 {
+                return got;
+            }
+            done += received(got);
+            if received(got) < some {
+                return done as ssize_t;
+            }
+        }
+    }
+    done as ssize_t
+}
+
+#[cold]
+pub(super) fn is_file(fd: c_int) -> bool {
+    let errno = call::errno();
+    let mut about = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: fills the structure; zeros are a valid one.
+    let mode = unsafe {
+        softfault::system_call!(libc::SYS_fstat, fd, about.as_mut_ptr());
+        about.assume_init().st_mode
+    };
+    call::set_errno(errno);
+    matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+}
