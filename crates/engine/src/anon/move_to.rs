@@ -144,7 +144,10 @@ impl Move<'_> {
             let place = self.place(span.start);
             let moved = mmu
                 .move_pages((here, span.start), (there, place), span.len())
-                .or_else(|_| self.move_residents(&span));
+                .or_else(|error| match error {
+                    MmuError::Gone => self.move_residents(&span),
+                    error => Err(error),
+                });
             let Err(error) = moved else { continue };
             // Of the last span, some have moved. Page by page: where they are copied, each makes room for the next.
             for (span, _) in self.resident_spans(span.end) {

@@ -8,27 +8,19 @@ use core::ffi::c_void;
 use core::ops::Range;
 use libc::iovec;
 
-/// The pieces of a range, in order, and whether the engine serves each. The range is all of one taken mapping.
+/// The first piece of a range, and whether the engine serves it. Nothing that was allocated is left when it returns: a handler of a
+/// signal may come then.
 #[cold]
-pub fn pieces(start: usize, bytes: usize) -> Vec<(Range<usize>, bool)> {
-    let all = start..start.saturating_add(bytes);
-    let live = match inside::enter() {
-        Some(_inside) => table::lock().private.served_parts(&all),
-        None => vec![all.clone()],
+pub fn first_piece(range: Range<usize>) -> (Range<usize>, bool) {
+    let Some(_inside) = inside::enter() else {
+        return (range, true);
     };
-    let mut pieces = Vec::with_capacity(2 * live.len() + 1);
-    let mut at = all.start;
-    for part in live {
-        if at < part.start {
-            pieces.push((at..part.start, false));
-        }
-        at = part.end;
-        pieces.push((part, true));
+    let parts = table::lock().private.served_parts(&range);
+    match parts.first() {
+        Some(part) if part.start == range.start => (part.clone(), true),
+        Some(part) => (range.start..part.start, false),
+        None => (range, false),
     }
-    if at < all.end {
-        pieces.push((at..all.end, false));
-    }
-    pieces
 }
 
 /// Copies bytes to memory of the program: as many as could be written.
@@ -36,8 +28,10 @@ pub fn pieces(start: usize, bytes: usize) -> Vec<(Range<usize>, bool)> {
 /// # Safety
 /// So many bytes are at `from`, and the program lets a call write to so many at `to`.
 pub unsafe fn put(to: *mut c_void, from: *const c_void, bytes: usize) -> usize {
-    for (piece, is_live) in pieces(to as usize, bytes) {
-        let done = piece.start - to as usize;
+    let end = (to as usize).saturating_add(bytes);
+    let mut done = 0;
+    while done < bytes {
+        let (piece, is_live) = first_piece(to as usize + done..end);
         // SAFETY: the caller's promise; what is served may be written to.
         let written = unsafe {
             let (to, from) = (to.byte_add(done), from.byte_add(done));
@@ -49,11 +43,12 @@ pub unsafe fn put(to: *mut c_void, from: *const c_void, bytes: usize) -> usize {
                 false => put_by_kernel(to, from, piece.len()),
             }
         };
+        done += written;
         if written < piece.len() {
-            return done + written;
+            break;
         }
     }
-    bytes
+    done
 }
 
 /// The same by process_vm_writev(2); where that is denied, by stores.

@@ -1,6 +1,6 @@
 //! read(2) and its like into private memory that was taken, where faults are signals: piece by piece.
 
-use super::put::pieces;
+use super::put::first_piece;
 use super::receive::{bytes_into, is_taken, received};
 use crate::call;
 use core::ffi::c_void;
@@ -21,28 +21,27 @@ pub fn read_into(
     if !is_taken(to, bytes) {
         return call(to, bytes, 0);
     }
-    let pieces = pieces(to as usize, bytes);
-    if bytes <= STEP && pieces.len() == 1 || !is_file(fd) {
+    let all = to as usize..(to as usize).saturating_add(bytes);
+    let is_live = first_piece(all.clone()) == (all.clone(), true);
+    if is_live && bytes <= STEP || !is_file(fd) {
         return bytes_into(to, bytes, |to| call(to, bytes, 0));
     }
     let mut done = 0;
-    // What was handed back is the kernel's to write to, or to refuse.
-    for (piece, is_live) in pieces {
-        let end = piece.end - to as usize;
-        while done < end {
-            let some = STEP.min(end - done);
-            let place = to.wrapping_byte_add(done);
-            let got = match is_live {
-                true => bytes_into(place, some, |to| call(to, some, done)),
-                false => call(place, some, done),
-            };
-            if got < 0 && done == 0 {
-                return got;
-            }
-            done += received(got);
-            if received(got) < some {
-                return done as ssize_t;
-            }
+    while done < bytes {
+        // What was handed back is the kernel's to write to, or to refuse.
+        let (piece, is_live) = first_piece(all.start + done..all.end);
+        let some = STEP.min(piece.len());
+        let place = to.wrapping_byte_add(done);
+        let got = match is_live {
+            true => bytes_into(place, some, |to| call(to, some, done)),
+            false => call(place, some, done),
+        };
+        if got < 0 && done == 0 {
+            return got;
+        }
+        done += received(got);
+        if received(got) < some {
+            break;
         }
     }
     done as ssize_t

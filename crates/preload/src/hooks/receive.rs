@@ -282,8 +282,10 @@ hooks! {
     fn getentropy(to: *mut c_void, bytes: size_t) -> c_int = |next| {
         let aside = BounceBuffer::of(to, bytes, false);
         let answer = next(aside.place(), bytes);
-        aside.end(if answer < 0 { 0 } else { bytes });
-        answer
+        match aside.end(if answer < 0 { 0 } else { bytes }) {
+            has if answer == 0 && has < bytes => some_of(0) as c_int,
+            _ => answer,
+        }
     };
 
     /// getdirentries(3).

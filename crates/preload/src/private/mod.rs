@@ -161,18 +161,16 @@ impl PrivateMappings {
             && !mapping.live.within(range).is_empty()
     }
 
-    /// The parts of a range of one mapping that are served; a touch behind the end of a file is a SIGBUS.
+    /// The parts of a range that are served; a touch behind the end of a file is a SIGBUS.
     pub fn served_parts(&self, range: &Range<usize>) -> Vec<Range<usize>> {
-        let Some(start) = self.over(range).first().copied() else {
-            return Vec::new();
-        };
-        let mapping = &self.mappings[&start];
-        let end = (mapping.room.start).saturating_add(mapping.file_bytes);
-        let mut parts = mapping.live.within(range);
-        parts.retain_mut(|part| {
-            part.end = part.end.min(end);
-            part.start < part.end
-        });
+        let mut parts = Vec::new();
+        for start in self.over(range) {
+            let mapping = &self.mappings[&start];
+            let end = (mapping.room.start).saturating_add(mapping.file_bytes);
+            let live = mapping.live.within(range).into_iter();
+            let live = live.map(|part| part.start..part.end.min(end));
+            parts.extend(live.filter(|part| part.start < part.end));
+        }
         parts
     }
 

@@ -329,10 +329,14 @@ fn hand_to(to: Action, signal: c_int, info: *mut siginfo_t, context: *mut c_void
                     let handler: extern "C" fn(c_int) = core::mem::transmute(handler);
                     handler(signal);
                 }
-                // As the kernel does at the return: under `softfault run` the C library's function tells that the program
-                // blocks the signal.
-                let after = &raw const (*context.cast::<ucontext_t>()).uc_sigmask;
-                libc::pthread_sigmask(libc::SIG_SETMASK, after, core::ptr::null_mut());
+                // The kernel restores the mask at the return. Under `softfault run` it is not all of it: the C library's
+                // function remembers that the program blocks the signal.
+                let mut told = mask;
+                libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &mut told);
+                if word(&told) != kernel::blocked() {
+                    let after = &raw const (*context.cast::<ucontext_t>()).uc_sigmask;
+                    libc::pthread_sigmask(libc::SIG_SETMASK, after, core::ptr::null_mut());
+                }
             }
         }
     }

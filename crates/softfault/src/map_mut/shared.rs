@@ -79,6 +79,7 @@ impl MmapOptions {
         }
         let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
         map.kind = MmapMutKind::Kernel(KernelMap::new(of, len, access)?);
+        map.set_place();
         map.offset = self.offset;
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);

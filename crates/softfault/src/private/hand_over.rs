@@ -180,7 +180,7 @@ impl Replacement {
 }
 
 /// Copies pages of a window. A page of a file that cannot be read is an error, and no signal; nor does it wait for a page that is
-/// missing all the same, since a fault there could not be served now.
+/// missing all the same: a fault there could not be served now.
 fn copy(
     (mmu, window): (&UffdMmu, &Reservation),
     pages: &Range<usize>,
@@ -191,8 +191,8 @@ fn copy(
     for at in (copied * PAGE_SIZE..pages.len()).step_by(PAGE_SIZE) {
         // SAFETY: as above.
         match unsafe { mmu.copy_out(window, pages.start + at, (to + at) as *mut u8) } {
-            Ok(true) => {}
-            Ok(false) => return Err(MmuError::Gone),
+            // Missing, for the program has thrown it away: the mapping shows the file's bytes there, as it should.
+            Ok(_) => {}
             Err(errno) => return Err(MmuError::System(errno)),
         }
     }

@@ -42,6 +42,15 @@ pub fn set_default(signal: c_int) {
     };
 }
 
+/// The signals that are blocked in this thread.
+pub fn blocked() -> u64 {
+    let (how, set, mut blocked) = (libc::SIG_BLOCK, core::ptr::null::<u64>(), 0_u64);
+    let bytes = size_of::<u64>();
+    // SAFETY: fills a set of the size that is named.
+    unsafe { sync::system_call!(libc::SYS_rt_sigprocmask, how, set, &raw mut blocked, bytes) };
+    blocked
+}
+
 /// Lets a signal be delivered to this thread.
 pub fn unblock(signal: c_int) {
     let set = 1_u64 << (signal - 1);

@@ -111,11 +111,7 @@ fn hand_over_chunk(
         if protect && anon.node.mmu.can_protect() && !own.is_empty() {
             anon.node.mmu.protect(&own);
         }
-        give(chunk.clone(), &own).map_err(|error| match error {
-            // A page is missing again: the program has thrown it away.
-            MmuError::Gone => NotHandedOver::Changed,
-            error => NotHandedOver::Mmu(error),
-        })
+        give(chunk.clone(), &own).map_err(NotHandedOver::Mmu)
     });
     drop(stopped);
     given

@@ -119,11 +119,11 @@ impl Packed {
             while let Some((first, all)) = compressor.left() {
                 let run = self.space.lock().take(first, all).ok_or(libc::ENOSPC)?;
                 let mut written = self.write_run(file, clusters, run, &mut compressor, settle);
-                if let Err(libc::ENOSPC | libc::EDQUOT) = written {
+                if let Err(full @ (libc::ENOSPC | libc::EDQUOT)) = written {
                     // The disk is full; a gap in our part may have room.
                     let has_space = |cluster| clusters.has_space(cluster * CLUSTER);
                     let run = (self.space.lock()).take_where(first, all, &has_space);
-                    let run = run.ok_or(libc::ENOSPC)?;
+                    let run = run.ok_or(full)?;
                     written = self.write_run(file, clusters, run, &mut compressor, settle);
                 }
                 let (start, fit) = written?;
