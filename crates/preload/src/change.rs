@@ -123,9 +123,7 @@ pub fn free_idle(table: &mut Table, range: &Range<usize>) {
     if let Some(engine) = &table.engine {
         engine.close_idle();
     }
-    for window in core::mem::take(&mut table.idle) {
-        marked::mark(&window, !table.is_free(&window));
-    }
+    table.forget_idle();
 }
 
 fn unmap_plain(range: Range<usize>) -> c_int {

@@ -158,9 +158,7 @@ extern "C" fn child() {
         core::mem::forget(taken);
     }
     // Private memory is the child's own by now, over the same engine, which has begun anew.
-    for window in core::mem::take(&mut table.idle) {
-        marked::mark(&window, false);
-    }
+    table.forget_idle();
     let engine = table.engine.take();
     match table.private.is_empty() || table.inherited.is_some() {
         true => core::mem::forget(engine),

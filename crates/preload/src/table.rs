@@ -1,6 +1,7 @@
 //! The taken mappings, by address.
 
 use crate::leases::{FileKey, Leases};
+use crate::marked;
 use crate::private::PrivateMappings;
 use crate::reserved::Reservations;
 use crate::tree::Tree;
@@ -128,6 +129,17 @@ impl Table {
     /// True if a window has none.
     pub fn is_free(&self, window: &Range<usize>) -> bool {
         self.taken.range(window.clone()).next().is_none()
+    }
+
+    /// Idle windows are gone, or about to go. Their marks go too, but where something else has their addresses by now: an engine
+    /// closes idle windows by itself, and private memory comes to be there.
+    pub fn forget_idle(&mut self) {
+        for window in core::mem::take(&mut self.idle) {
+            let is_used = !self.is_free(&window)
+                || self.private.is_over(&window)
+                || !self.reservations.over(&window).is_empty();
+            marked::mark(&window, is_used);
+        }
     }
 
     /// Takes all out.

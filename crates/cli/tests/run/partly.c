@@ -109,6 +109,49 @@ static void packets(void)
     }
 }
 
+/* Private memory comes to be where windows of files were that nobody maps any more. */
+static void reused(void)
+{
+    enum { MAPS = 6, PAGES = 512 };
+    unsigned char *maps[MAPS];
+    char name[64];
+    for (int i = 0; i < MAPS; i++) {
+        int copy = memfd_create("copy", 0);
+        char *bytes = malloc(PAGES * PAGE);
+        memset(bytes, i, PAGES * PAGE);
+        if (copy < 0 || write(copy, bytes, PAGES * PAGE) != (ssize_t)(PAGES * PAGE))
+            exit(2);
+        free(bytes);
+        snprintf(name, sizeof name, "/proc/self/fd/%d", copy);
+        int again = open(name, O_RDONLY);
+        close(copy);
+        maps[i] = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, again, 0);
+        printf("%d\n", maps[i][5 * PAGE]);
+        munmap(maps[i], PAGES * PAGE);
+        close(again);
+    }
+    /* More than the budget: the pages of files go, and their windows. */
+    unsigned char *more = anon(4096 * PAGE);
+    for (int i = 0; i < MAPS; i++) {
+        maps[i] = anon(PAGES * PAGE);
+        munmap(mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0), size);
+    }
+    /* A call over a place is what makes the windows' marks go. */
+    munmap(more, 16 * PAGE);
+    unsigned char *to = mmap(NULL, PAGES * PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < MAPS; i++)
+        answer("mremap", mremap(maps[i] + 100 * PAGE, 10 * PAGE, 10 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to + i * 20 * PAGE) == MAP_FAILED ? -1 : 0);
+    fflush(stdout);
+    if (fork() == 0) {
+        for (int i = 0; i < MAPS; i++)
+            printf("%zu\n", sum(to + i * 20 * PAGE, 10 * PAGE));
+        exit(0);
+    }
+    int status;
+    wait(&status);
+    printf("%d\n", status);
+}
+
 static void handle(int number) { (void)number; }
 
 /* A signal that was handled is not blocked any more. */
@@ -125,5 +168,5 @@ static void handled(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}};
+} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}, {"reused", reused}};
 #include "run_case.h"

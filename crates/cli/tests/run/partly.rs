@@ -1,4 +1,4 @@
-//! Private memory of which a part is protected, or lies behind the end of its file: `partly.c`.
+//! Private memory of which a part is protected, or lies behind the end of its file, or where something else was: `partly.c`.
 
 use crate::{compile, directory, file, same_each_way};
 
@@ -44,4 +44,19 @@ fn a_packet_is_read_into_several_vectors() {
 #[test]
 fn a_signal_that_was_handled_is_not_blocked() {
     same("handled", 0);
+}
+
+#[test]
+fn memory_is_where_windows_of_files_were() {
+    let directory = directory("partly-reused");
+    let Some(program) = compile("partly.c", &directory.join("program"), &[]) else {
+        return;
+    };
+    let data = file(&directory, 4 << 20);
+    let swap = format!("{}:100M", directory.display());
+    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
+    let command = [program.as_ref(), "reused".as_ref(), data.as_ref()];
+    same_each_way(&directory, &command, &options, |stats, how| {
+        assert!(stats[0].taken() > 12, "{how}");
+    });
 }
