@@ -2,7 +2,7 @@
 //! idea is Linux's `lock_vma_under_rcu`, with a tree that is validated instead
 //! of kept alive.
 //!
-//! Lock rules: `lock_vma` takes no lock but the VMA's, and never waits.
+//! Lock rules: `lock_vma` takes no lock but the VMA's, and never waits, but for a moment for a node of a tree that verbs share.
 //! `lock_vma_or_mmap_lock` may wait for `mmap_lock` and has let it go when it
 //! returns. Neither may be called with a VMA lock of the same space in hand.
 
