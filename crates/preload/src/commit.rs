@@ -35,6 +35,10 @@ pub fn renew(
         }
     }
     let renewed = renewed.and_then(|()| table.private.renew_part(start, &within));
+    if renewed.is_ok() {
+        // Of a new mapping nothing was advised; after mprotect it is as it was.
+        table.private.let_children_have(&within);
+    }
     give::end_if_dead(table, start);
     Some(renewed)
 }
@@ -110,8 +114,11 @@ fn adopt(table: &mut Table, reserved: Range<usize>) -> Result<usize, Decline> {
     // SAFETY: the program's own, and only its calls, which all come by here, make use of it.
     let map = unsafe { MmapMut::over_reserved(&engine, &reserved) };
     let map = map.map_err(|_| Decline::Error)?;
-    let is_childless = table.reservations.take(reserved.start);
     let start = reserved.start;
+    let childless = match table.reservations.take(start) {
+        true => Ranges::of(reserved.clone()),
+        false => Ranges::default(),
+    };
     table.private.add(PrivateMapping {
         live: Ranges::default(),
         holes: Ranges::default(),
@@ -122,7 +129,7 @@ fn adopt(table: &mut Table, reserved: Range<usize>) -> Result<usize, Decline> {
         file_bytes: usize::MAX,
         is_block: false,
         cut: true,
-        is_childless,
+        childless,
         map,
         room: reserved,
     });

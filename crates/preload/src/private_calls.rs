@@ -160,7 +160,7 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> c_int {
         Some(answer) => answer,
         None => handed_over(table, part).and_then(|()| kernel(part)),
     };
-    each(
+    let answer = each(
         table,
         range,
         ours,
@@ -170,7 +170,11 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> c_int {
             Some(_) => Err(call::errno()),
             None => kernel(gap),
         },
-    )
+    );
+    if advice == libc::MADV_DOFORK {
+        table.private.let_children_have(range);
+    }
+    answer
 }
 
 /// True of advice that is the kernel's to follow, on mappings of its own.

@@ -97,6 +97,11 @@ impl Reservations {
         }
     }
 
+    /// True if children of fork do not have the one that begins there.
+    pub fn is_childless(&self, start: usize) -> bool {
+        (self.0.get(&start)).is_some_and(|reservation| reservation.is_childless)
+    }
+
     /// Takes one out over which a window is made; it stays marked. True if children do not have it.
     pub fn take(&mut self, start: usize) -> bool {
         let taken = self.0.remove(&start);

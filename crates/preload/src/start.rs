@@ -1,6 +1,6 @@
 //! When the library is loaded, and when the process ends.
 
-use crate::{declined, fits, fork, hooks, options, stats, table, tree};
+use crate::{declined, fits, fork, hooks, inside, options, stats, table, tree};
 
 /// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
 #[used]
@@ -23,6 +23,7 @@ extern "C" fn loaded() {
 
 extern "C" fn ends() {
     stats::write();
+    let _inside = inside::enter();
     if let Some(table) = table::lock_at_exit() {
         tree::ends(table.tree.as_ref());
     }

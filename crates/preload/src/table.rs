@@ -1,5 +1,6 @@
 //! The taken mappings, by address.
 
+use crate::inside;
 use crate::leases::{FileKey, Leases};
 use crate::marked;
 use crate::private::PrivateMappings;
@@ -62,11 +63,19 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
 
 /// Locks it: in a thread that is inside, whose signals are masked.
 pub fn lock() -> MutexGuard<'static, Table> {
+    debug_assert!(
+        inside::is_inside(),
+        "a call of this thread's would lock it once more"
+    );
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks it at the process's end: a thread that exits may have left it locked, and another lets it go soon.
 pub fn lock_at_exit() -> Option<MutexGuard<'static, Table>> {
+    debug_assert!(
+        inside::is_inside(),
+        "a call of this thread's would lock it once more"
+    );
     const TRIES: u32 = 1000;
     const PAUSE: Duration = Duration::from_millis(1);
     (0..TRIES).find_map(|_| {
@@ -156,7 +165,11 @@ impl Table {
         }
         for gap in self.private.gaps(range) {
             let known = self.reservations.over(&gap);
-            let is_known = |own: &Range<usize>| own.start <= gap.start && gap.end <= own.end;
+            let is_known = |own: &Range<usize>| {
+                let is_within = own.start <= gap.start && gap.end <= own.end;
+                // What was advised about that is not true of the new mapping.
+                is_within && !self.reservations.is_childless(own.start)
+            };
             if gap.len() >= least && !known.iter().any(is_known) {
                 self.reservations.forget(&gap);
                 self.reservations.remember(&gap, false);

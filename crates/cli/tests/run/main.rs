@@ -13,6 +13,7 @@ mod cases;
 mod command;
 mod dies;
 mod documented;
+mod drawn;
 mod edges;
 mod elsewhere;
 mod exit_codes;

@@ -153,6 +153,84 @@ static void reused(void)
     printf("%d\n", status);
 }
 
+/* A part was moved away by the kernel: other memory comes to be where it was, amid the rest. */
+static void vacated(void)
+{
+    enum { MAPS = 12 };
+    unsigned char *memory = anon(9216 * PAGE), *part = memory + 512 * PAGE, *maps[MAPS];
+    unsigned char *to = mmap(NULL, 8192 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    answer("mprotect", mprotect(part, 8192 * PAGE, PROT_READ));
+    answer("mremap", mremap(part, 8192 * PAGE, 8192 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+    int is_within = 0;
+    for (int i = 0; i < MAPS; i++) {
+        maps[i] = anon(512 * PAGE);
+        is_within |= maps[i] >= memory && maps[i] < memory + 9216 * PAGE;
+        memset(maps[i], i, 512 * PAGE);
+    }
+    /* With softfault none of them is. */
+    if (!is_within && !getenv("LD_PRELOAD"))
+        exit(2);
+    for (int child = 0; child < 2; child++) {
+        if (fork() == 0) {
+            for (int i = 0; i < MAPS; i++)
+                printf("%zu\n", sum(maps[i], 512 * PAGE));
+            if (child == 0)
+                printf("%zu %zu\n", sum(memory, 512 * PAGE), sum(memory + 8704 * PAGE, 512 * PAGE));
+            printf("%zu\n", sum(to, 8192 * PAGE));
+            exit(0);
+        }
+        int status;
+        wait(&status);
+        printf("%d\n", status);
+        munmap(memory, 512 * PAGE);
+        munmap(memory + 8704 * PAGE, 512 * PAGE);
+        memory = to;
+    }
+    for (int i = 0; i < MAPS; i++)
+        printf("%zu\n", sum(maps[i], 512 * PAGE));
+}
+
+/* How a child ends that reads 512 pages from there on. */
+static void child_reads(const char *what, const unsigned char *from)
+{
+    int status;
+    fflush(stdout);
+    if (fork() == 0) {
+        printf("%s %zu\n", what, sum(from, 512 * PAGE));
+        fflush(stdout);
+        _exit(0);
+    }
+    wait(&status);
+    printf("%s: %x\n", what, status);
+}
+
+/* Of address space with MADV_DONTFORK children do not have what mprotect takes into use, and have new mappings. */
+static void childless(void)
+{
+    enum { NEW = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, RESERVED = 8192 };
+    unsigned char *start = mmap(NULL, RESERVED * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *mapped = start + 1024 * PAGE, *opened = start + 2048 * PAGE, *anew = start + 3072 * PAGE, *locked = start + 4096 * PAGE;
+    answer("dontfork", madvise(start, RESERVED * PAGE, MADV_DONTFORK));
+    answer("reserved anew", mmap(anew, 512 * PAGE, PROT_NONE, NEW | MAP_NORESERVE, -1, 0) == anew);
+    answer("mapped", mmap(mapped, 512 * PAGE, BOTH, NEW, -1, 0) == mapped);
+    answer("opened", mprotect(opened, 512 * PAGE, BOTH));
+    answer("opened", mprotect(anew, 512 * PAGE, BOTH));
+    answer("opened", mprotect(locked, 512 * PAGE, BOTH));
+    memset(mapped, 1, 512 * PAGE);
+    memset(opened, 2, 512 * PAGE);
+    memset(anew, 3, 512 * PAGE);
+    memset(locked, 4, 512 * PAGE);
+    /* The kernel's from here on. */
+    answer("mprotect", mprotect(locked + 16 * PAGE, 16 * PAGE, PROT_READ));
+    child_reads("mapped", mapped);
+    child_reads("opened", opened);
+    child_reads("reserved anew", anew);
+    child_reads("locked", locked + 16 * PAGE);
+    answer("dofork", madvise(opened, 512 * PAGE, MADV_DOFORK));
+    child_reads("opened", opened);
+    printf("%zu %zu %zu %zu\n", sum(mapped, 512 * PAGE), sum(opened, 512 * PAGE), sum(anew, 512 * PAGE), sum(locked, 512 * PAGE));
+}
+
 static void handle(int number) { (void)number; }
 
 /* A signal that was handled is not blocked any more. */
@@ -169,5 +247,5 @@ static void handled(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}, {"reused", reused}};
+} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}, {"reused", reused}, {"vacated", vacated}, {"childless", childless}};
 #include "run_case.h"

@@ -54,3 +54,14 @@ fn a_signal_that_was_handled_is_not_blocked() {
 fn memory_is_where_windows_of_files_were() {
     same_by("reused", |stats, how| assert!(stats.taken() > 12, "{how}"));
 }
+
+/// Their addresses are two windows' at once otherwise, and a child of fork has one of both.
+#[test]
+fn memory_is_where_a_part_was_moved_away() {
+    same_by("vacated", |stats, how| assert!(stats.taken() > 12, "{how}"));
+}
+
+#[test]
+fn children_have_what_is_mapped_over_a_reservation_that_they_do_not_have() {
+    same_by("childless", |stats, how| assert!(stats.taken() >= 4, "{how}"));
+}

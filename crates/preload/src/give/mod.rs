@@ -17,14 +17,14 @@ pub fn end_if_dead(table: &mut Table, start: usize) {
         let leased = mapping.leased;
         let room = mapping.room.clone();
         let is_block = mapping.is_block;
-        let (reserved, is_childless) = (mapping.reserved.within(&room), mapping.is_childless);
+        let reserved = mapping.reserved_parts();
         drop(mapping);
         // A block stays marked until it is freed, and so does a room of which some is reserved: others look at the marks.
         if reserved.is_empty() && !is_block {
             marked::mark(&room, false);
         }
-        for part in &reserved {
-            table.reservations.remember(part, is_childless);
+        for (part, is_childless) in reserved {
+            table.reservations.remember(&part, is_childless);
         }
         leased.into_iter().for_each(|file| table.leases.give(file));
     }
@@ -104,12 +104,7 @@ pub fn not_replaced(table: &mut Table, holes: &[Range<usize>]) {
 /// the kernel serves mappings of such files.
 pub fn forked(table: &mut Table) {
     table.reservations.forked();
-    let childless = (table.private.iter_mut()).filter(|mapping| mapping.is_childless);
-    let childless: Vec<_> = childless.map(|mapping| mapping.room.clone()).collect();
-    for room in childless {
-        // The addresses stay taken: the program may take them for its own, and threads of ours are about to map their stacks.
-        table.private.unmap_part(room.start, &room);
-    }
+    table.private.close_childless();
     let mut leased = Vec::new();
     for mapping in table.private.iter_mut() {
         if mapping.leased.take().is_some() {

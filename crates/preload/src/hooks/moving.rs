@@ -15,7 +15,12 @@ fn give_way(addr: *mut c_void, bytes: usize) -> bool {
                 return false;
             }
             table.forget_reserved(&range);
-            give::hand_over(&mut table, &range)
+            let done = give::hand_over(&mut table, &range);
+            if done {
+                // Something else may come to be where it was.
+                table.private.let_children_have(&range);
+            }
+            done
         }
         _ => true,
     }

@@ -48,8 +48,8 @@ pub struct PrivateMapping {
     pub is_block: bool,
     /// A part of it is not served any more.
     pub cut: bool,
-    /// Children of fork do not have it.
-    pub is_childless: bool,
+    /// Of a reservation with MADV_DONTFORK, what no new mapping is in: children of fork do not have it.
+    pub childless: Ranges,
     pub map: MmapMut,
 }
 
@@ -225,6 +225,21 @@ impl PrivateMapping {
             }
         }
         own.within(range)
+    }
+
+    /// The reserved parts, each with whether children do not have it.
+    pub fn reserved_parts(&self) -> Vec<(Range<usize>, bool)> {
+        let reserved = self.reserved.within(&self.room);
+        let childless = |part| self.childless.within(part).into_iter();
+        let mut others = Ranges::default();
+        reserved.iter().for_each(|part| others.add(part));
+        let childless: Vec<_> = reserved.iter().flat_map(childless).collect();
+        childless.iter().for_each(|part| others.remove(part));
+        let others = others.within(&self.room).into_iter();
+        let parts = others.map(|part| (part, false));
+        parts
+            .chain(childless.into_iter().map(|part| (part, true)))
+            .collect()
     }
 
     /// The offset of an address in the map.

@@ -1,6 +1,7 @@
 //! Parts of private memory that go, or are handed over.
 
 use super::{PrivateMapping, PrivateMappings};
+use crate::call;
 use crate::count::{Decline, HANDED_BACK, TAKEN};
 use crate::ranges::Ranges;
 use core::ops::Range;
@@ -31,6 +32,7 @@ impl PrivateMappings {
             mapping.holes.add(&part);
         }
         mapping.reserved.remove(range);
+        mapping.childless.remove(range);
         true
     }
 
@@ -76,6 +78,37 @@ impl PrivateMappings {
         }
     }
 
+    /// Children of fork have what is in a range.
+    pub fn let_children_have(&mut self, range: &Range<usize>) {
+        for start in self.over(range) {
+            if let Some(mapping) = self.mappings.get_mut(&start) {
+                mapping.childless.remove(range);
+            }
+        }
+    }
+
+    /// In a child of fork: what it does not have is not there.
+    pub fn close_childless(&mut self) {
+        let mut childless = Vec::new();
+        for mapping in self.mappings.values_mut() {
+            let parts = mapping.childless.within(&mapping.room);
+            childless.extend(parts.into_iter().map(|part| (mapping.room.start, part)));
+            // The kernel's have no addresses here, and others may have come to be there.
+            let parts = core::mem::take(&mut mapping.childless);
+            (parts.within(&mapping.room).iter()).for_each(|part| mapping.reserved.remove(part));
+        }
+        for (start, part) in childless {
+            let live = self
+                .mappings
+                .get(&start)
+                .map(|mapping| mapping.live.within(&part));
+            for part in live.into_iter().flatten() {
+                // The addresses stay taken: the program may take them for its own, and threads of ours are about to map their stacks.
+                self.unmap_part(start, &part);
+            }
+        }
+    }
+
     /// Hands the live parts of a range in a mapping over; false if it cannot be: the other parts stay as they were.
     pub fn hand_over_part(&mut self, start: usize, range: &Range<usize>) -> bool {
         let Some(mapping) = self.mappings.get_mut(&start) else {
@@ -91,6 +124,12 @@ impl PrivateMappings {
                 mapping.live.remove(&done);
                 self.promised -= done.len() as u64;
                 HANDED_BACK.add(done.len());
+                for part in mapping.childless.within(&done) {
+                    // Where the kernel refuses, children have more than they should.
+                    let args = [part.start, part.len(), libc::MADV_DONTFORK as usize, 0];
+                    // SAFETY: advice that the program has given for memory of its own.
+                    unsafe { call::any(libc::SYS_madvise, args) };
+                }
             }
             if handed.is_err() {
                 return false;
@@ -112,6 +151,7 @@ impl PrivateMappings {
             mapping.holes.remove(&part);
         }
         mapping.reserved.remove(range);
+        mapping.childless.remove(range);
         true
     }
 

@@ -79,7 +79,7 @@ fn enter(
         file_bytes: file_bytes.unwrap_or(usize::MAX),
         is_block: false,
         cut: false,
-        is_childless: false,
+        childless: Ranges::default(),
         map,
         room: room.clone(),
     });

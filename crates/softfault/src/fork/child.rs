@@ -6,6 +6,7 @@ use super::memory::LentMemory;
 use crate::faults;
 use crate::files::FileWindow;
 use crate::process::{self, Process};
+use crate::uffd::close_window;
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::anon::Origin;
@@ -105,11 +106,10 @@ fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<Le
             core::mem::forget(parents);
             if let Some(anon) = own {
                 attributes.backing = Backing::from(anon.clone());
-                let mapped = process.space().mmap(range, attributes);
-                assert!(
-                    mapped.is_ok(),
-                    "a space has room for the mappings of another"
-                );
+                // The space has no memory for one VMA more.
+                if process.space().mmap(range.clone(), attributes).is_err() {
+                    close_window(&range);
+                }
             }
         })
     });
@@ -145,6 +145,6 @@ fn adopt(
 /// Nobody sees zeros where there was something.
 fn lose(memory: &LentMemory, space: &LockedSpace) {
     let served = space.windows.given.served(&memory.get().addresses());
-    served.iter().for_each(crate::uffd::close_window);
+    served.iter().for_each(close_window);
     memory.hand_over(None);
 }

@@ -58,7 +58,7 @@ impl ForkLocks {
         let mut files: Vec<_> = files.collect();
         files.sort_unstable_by_key(|file| file.addresses().start);
         let process = process::get();
-        let memory = || registry.iter().flat_map(|known| known.memory.values());
+        let memory = || registry.iter().flat_map(Registry::memory);
         let windows = || memory().map(|memory| memory.get().addresses());
         let is_private = memory().next().is_some();
         let origins = memory().filter_map(|memory| memory.get().origin());
@@ -106,7 +106,7 @@ impl ForkLocks {
     /// The private memory of the process's maps.
     pub(super) fn memory(&self) -> impl Iterator<Item = &Arc<LentMemory>> {
         let known = self.registry.iter().flat_map(|registry| registry.iter());
-        known.flat_map(|known| known.memory.values())
+        known.flat_map(Registry::memory)
     }
 
     /// Lets a child inherit the windows of private memory, or none.

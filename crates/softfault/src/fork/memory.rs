@@ -40,7 +40,7 @@ impl Memory {
 
     /// True if it belongs to a parent of this process, which could not take it over.
     pub(crate) fn is_lost(&self) -> bool {
-        self.place.lost.load(Ordering::Relaxed)
+        self.place.is_lost()
     }
 
     /// The memory itself, which children do not inherit any more.
@@ -76,6 +76,11 @@ impl LentMemory {
         // Relaxed: it changes where there is one thread.
         // SAFETY: boxed, and there until this is dropped.
         unsafe { &*self.anon.load(Ordering::Relaxed) }
+    }
+
+    /// True if this process, or the parent that it has it from, could not take it over.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// In a child: the memory is this from now on, or is lost.

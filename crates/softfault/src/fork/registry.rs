@@ -10,7 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Default)]
 pub(super) struct Registry {
     pub(super) engines: HashMap<usize, Weak<dyn AcrossFork>>,
-    pub(super) memory: HashMap<usize, Arc<LentMemory>>,
+    memory: HashMap<usize, Arc<LentMemory>>,
+}
+
+impl Registry {
+    /// The memory that a child inherits.
+    pub(super) fn memory(&self) -> impl Iterator<Item = &Arc<LentMemory>> {
+        self.memory.values().filter(|memory| !memory.is_lost())
+    }
 }
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);

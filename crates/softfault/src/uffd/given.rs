@@ -1,7 +1,7 @@
 //! Parts of windows that are not the window's any more: the program's own memory, or places where there is nothing.
 //!
-//! The window goes on around them. Its addresses stay taken as long as it lives, so that no other window comes to be
-//! where a part of it was: zaps of the window leave them out.
+//! The window goes on around them: zaps of the window leave them out. No other window comes to be where a part of it was, also
+//! where the program's part is not there any more (`map_apart` in [`reserved`](super::reserved)).
 //!
 //! ```text
 //!   window   ┌──────────┬─────────┬──────┬─────────┐
@@ -165,6 +165,7 @@ impl UffdMmu {
     /// Makes address space that the program has reserved a window that may be written to. Nothing of it is the window's until
     /// [`take_back`](Self::take_back).
     pub fn window_over(&self, range: &Range<usize>) -> Result<Reservation, MmuError> {
+        self.is_apart(range)?;
         // First: a child that is forked meanwhile goes on with the program's memory.
         self.given.parts_mut().enter(range, GivenTo::Program);
         let window = self.register(range.clone(), &[], Protection::ReadWrite);

@@ -8,7 +8,7 @@ use super::pagemap::Pagemap;
 use super::pins::Pins;
 use super::present::Looks;
 use super::released::Released;
-use super::reserved::{inaccessible, unmap};
+use super::reserved::unmap;
 use super::rows::Rows;
 use super::spare::SpareWindows;
 use super::zap::Zap;
@@ -21,7 +21,7 @@ use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{
-    Access, Mmu, MmuError, Moved, Place, Reservation, TABLE_SPAN, WrittenPage, Zeroed,
+    Access, Mmu, MmuError, Moved, Place, Reservation, WrittenPage, Zeroed,
 };
 use softfault_engine::stage::Stage;
 use std::collections::{BTreeMap, BTreeSet};
@@ -218,20 +218,6 @@ impl UffdMmu {
         })
     }
 
-    /// Reserves `bytes` at a multiple of a page table's span, inaccessible.
-    fn map(&self, bytes: usize) -> Result<usize, MmuError> {
-        let plain = inaccessible(bytes)?;
-        if plain.is_multiple_of(TABLE_SPAN) {
-            return Ok(plain);
-        }
-        unmap(plain..plain + bytes);
-        let wide = inaccessible(bytes + TABLE_SPAN)?;
-        let start = wide.next_multiple_of(TABLE_SPAN);
-        unmap(wide..start);
-        unmap(start + bytes..wide + bytes + TABLE_SPAN);
-        Ok(start)
-    }
-
     /// A window of a kind: [`MOVES`], or 0.
     pub(super) fn reserve_as(
         &self,
@@ -248,7 +234,7 @@ impl UffdMmu {
         // Inaccessible until it is registered: a call that fills new mappings in this
         // process (`mlockall(MCL_FUTURE)`) would fill it with zeros, and those would
         // never fault. From then on all missing pages are ours to fill, for every call.
-        let start = self.map(bytes)?;
+        let start = self.map_apart(bytes)?;
         let range = start..start + bytes;
         if let Err(error) = advise_window(&range, protection) {
             unmap(range);
