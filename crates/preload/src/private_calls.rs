@@ -21,45 +21,60 @@ type Answer = Result<(), c_int>;
 /// The owner of a part of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartOwner {
-    Engine,
+    /// Of the mapping that begins there.
+    Engine(usize),
     Program,
     Nobody,
+    /// It is between the mappings.
+    Others,
+}
+
+/// The parts of a range, by address.
+fn parts_of(table: &Table, range: &Range<usize>) -> Vec<(PartOwner, Range<usize>)> {
+    let gaps = table.private.gaps(range).into_iter();
+    let mut parts: Vec<_> = gaps.map(|gap| (PartOwner::Others, gap)).collect();
+    for start in table.private.over(range) {
+        let Some(mapping) = table.private.get(start) else {
+            continue;
+        };
+        let whose = [
+            (PartOwner::Engine(start), mapping.live.within(range)),
+            (PartOwner::Program, mapping.handed_over(range)),
+            (PartOwner::Nobody, mapping.holes.within(range)),
+        ];
+        for (whose, own) in whose {
+            parts.extend(own.into_iter().map(|part| (whose, part)));
+        }
+    }
+    parts.sort_unstable_by_key(|(_, part)| part.start);
+    parts
 }
 
 /// A call on a range that overlaps private memory: `ours` does it to parts that the engine serves, and `kernel` to the
-/// program's own parts, where nothing of the table's is; `others` to the parts between the mappings. The first errno is the
-/// answer's, but all of it is done, as the kernel does.
+/// program's own parts, where nothing of the table's is; `others` to the parts between the mappings. As the kernel does, it ends at
+/// the first error; one that `goes_on` leaves the rest to be done, and is the answer.
 fn each(
     table: &mut Table,
     range: &Range<usize>,
+    goes_on: impl Fn(c_int) -> bool,
     mut ours: impl FnMut(&mut Table, usize, &Range<usize>) -> Answer,
     kernel: impl Fn(&Range<usize>) -> Answer,
     mut others: impl FnMut(&mut Table, &Range<usize>) -> Answer,
 ) -> c_int {
     let mut answer = Ok(());
-    for gap in table.private.gaps(range) {
-        answer = answer.and(others(table, &gap));
-    }
-    for start in table.private.over(range) {
-        let Some(mapping) = table.private.get(start) else {
-            continue;
+    for (whose, part) in parts_of(table, range) {
+        let done = match whose {
+            PartOwner::Engine(start) => ours(table, start, &part),
+            PartOwner::Program => kernel(&part),
+            PartOwner::Nobody => Err(libc::ENOMEM),
+            PartOwner::Others => others(table, &part),
         };
-        let within = mapping.room.start.max(range.start)..mapping.room.end.min(range.end);
-        let parts = [
-            (PartOwner::Engine, mapping.live.within(&within)),
-            (PartOwner::Program, mapping.handed_over(&within)),
-            (PartOwner::Nobody, mapping.holes.within(&within)),
-        ];
-        for (whose, parts) in parts {
-            for part in parts {
-                let done = match whose {
-                    PartOwner::Engine => ours(table, start, &part),
-                    PartOwner::Program => kernel(&part),
-                    PartOwner::Nobody => Err(libc::ENOMEM),
-                };
-                answer = answer.and(done);
-            }
+        if let Err(errno) = done
+            && !goes_on(errno)
+        {
+            return change::refuse(errno);
         }
+        answer = answer.and(done);
     }
     match answer {
         Ok(()) => 0,
@@ -95,6 +110,7 @@ pub fn by_kernel(
     each(
         table,
         range,
+        |_| false,
         |table, _, part| handed_over(table, part).and_then(|()| kernel(part)),
         kernel,
         |table, gap| match change::hand_back(table, gap) {
@@ -142,13 +158,20 @@ pub fn protect(table: &mut Table, range: &Range<usize>, protection: c_int) -> c_
         }
         handed_over(table, part).and_then(|()| kernel(part))
     };
-    each(table, range, ours, kernel, |table, gap| {
-        match change::is_protected(table, gap, protection) || change::hand_back(table, gap) {
+    each(
+        table,
+        range,
+        |_| false,
+        ours,
+        kernel,
+        |table, gap| match change::is_protected(table, gap, protection)
+            || change::hand_back(table, gap)
+        {
             true if change::is_protected(table, gap, protection) => Ok(()),
             true => kernel(gap),
             false => Err(libc::ENOMEM),
-        }
-    })
+        },
+    )
 }
 
 /// `madvise(2)`, but for what `populate.rs` does.
@@ -163,6 +186,8 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> c_int {
     let answer = each(
         table,
         range,
+        // Nothing is mapped there.
+        |errno| errno == libc::ENOMEM,
         ours,
         kernel,
         |table, gap| match change::advise(table, gap, advice) {

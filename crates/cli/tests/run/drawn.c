@@ -120,7 +120,6 @@ static int part(struct slot *slot, size_t *page, size_t *pages)
 static void *map(void *at, size_t pages, int flags, const char **what)
 {
     int file = draw(FILES);
-    /* A shared page behind the end of a file is a signal; its mapping is not what is drawn here. */
     off_t offset = draw(2) ? 0 : (off_t)(draw(SIZES[file] / PAGE + 1) * PAGE);
     switch (draw(8)) {
     case 0:
@@ -221,7 +220,11 @@ static void protect(struct slot *slot, size_t page, size_t pages)
     int how = HOW[draw(4)];
     char what[20];
     snprintf(what, sizeof what, "mprotect %d", how);
-    answer(what, slot, page, pages, mprotect(slot->start + page * PAGE, pages * PAGE, how));
+    int refused = mprotect(slot->start + page * PAGE, pages * PAGE, how);
+    answer(what, slot, page, pages, refused);
+    /* Up to where it was done before a file said no is not asked. */
+    if (refused)
+        mprotect(slot->start + page * PAGE, pages * PAGE, PROT_READ);
     slot->is_whole = 0;
 }
 
@@ -281,17 +284,19 @@ static void transfer(struct slot *slot, size_t page, size_t pages)
     }
 }
 
-/* Bytes through a pipe, in both directions. */
+/* Bytes through a pipe, in both directions. From a pipe they go to one page: of several, some of which may not be written to, the
+   kernel counts those that fill a page of the pipe. */
 static void by_pipe(struct slot *slot, size_t page, size_t pages)
 {
     int ends[2];
-    unsigned char *at = slot->start + page * PAGE + draw(PAGE);
-    size_t bytes = 1 + draw(pages > 8 ? 8 * PAGE : pages * PAGE - (at - slot->start - page * PAGE));
+    size_t within = draw(PAGE), most = (pages > 8 ? 8 : pages) * PAGE - within;
+    unsigned char *at = slot->start + page * PAGE + within;
     if (pipe(ends) < 0)
         _exit(3);
     if (draw(2)) {
-        answer("to a pipe", slot, page, pages, write(ends[1], at, bytes));
+        answer("to a pipe", slot, page, pages, write(ends[1], at, 1 + draw(most)));
     } else {
+        size_t bytes = 1 + draw(PAGE - within);
         if (write(ends[1], buffer, bytes) != (ssize_t)bytes)
             _exit(3);
         answer("from a pipe", slot, page, pages, read(ends[0], at, bytes));
@@ -332,6 +337,12 @@ static void make_files(void)
                 buffer[i] = (at + i) * 2654435761u >> 13;
             if (write(files[file], buffer, bytes) != (ssize_t)bytes)
                 _exit(2);
+        }
+        /* What is stored behind the end of a file is there until the kernel writes the page back. So those that end within a page
+           are only read. */
+        if (file < FILES && SIZES[file] % PAGE) {
+            close(files[file]);
+            files[file] = open(name, O_RDONLY);
         }
     }
 }

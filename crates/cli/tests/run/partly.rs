@@ -63,5 +63,7 @@ fn memory_is_where_a_part_was_moved_away() {
 
 #[test]
 fn children_have_what_is_mapped_over_a_reservation_that_they_do_not_have() {
-    same_by("childless", |stats, how| assert!(stats.taken() >= 4, "{how}"));
+    same_by("childless", |stats, how| {
+        assert!(stats.taken() >= 4, "{how}")
+    });
 }
