@@ -190,6 +190,24 @@ static void vacated(void)
         printf("%zu\n", sum(maps[i], 512 * PAGE));
 }
 
+/* Reads into memory of which the first pages are the kernel's, and the rest is not there: none of them is cut short. */
+static void straddled(void)
+{
+    size_t bytes = 4096 * PAGE;
+    unsigned char *start = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), *at = start + PAGE;
+    munmap(start, PAGE);
+    answer("mprotect", mprotect(at, bytes - PAGE, BOTH));
+    answer("pread", pread(fd, at + 11, size, 0));
+    printf("%zu\n", sum(at, bytes - PAGE));
+    answer("madvise", madvise(at, bytes - PAGE, MADV_DONTNEED));
+    answer("read", read(fd, at, size));
+    printf("%zu\n", sum(at, bytes - PAGE));
+    answer("madvise", madvise(at, bytes - PAGE, MADV_DONTNEED));
+    struct iovec parts[] = {{at + 7, 5000}, {at + 100 * PAGE, size - 5000}};
+    answer("preadv", preadv(fd, parts, 2, 0));
+    printf("%zu\n", sum(at, bytes - PAGE));
+}
+
 /* How a child ends that reads 512 pages from there on. */
 static void child_reads(const char *what, const unsigned char *from)
 {
@@ -202,6 +220,24 @@ static void child_reads(const char *what, const unsigned char *from)
     }
     wait(&status);
     printf("%s: %x\n", what, status);
+}
+
+/* Advice that the kernel refuses for the file in the middle: what is in front of that has it, and what is behind has not. */
+static void refused(void)
+{
+    unsigned char *memory = anon(1024 * PAGE), *middle = memory + 512 * PAGE;
+    answer("mmap", mmap(middle, 256 * PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == middle);
+    answer("wipeonfork", madvise(memory, 1024 * PAGE, MADV_WIPEONFORK));
+    child_reads("in front", memory);
+    child_reads("behind", middle);
+    answer("munmap", munmap(middle, 256 * PAGE));
+    answer("wipeonfork", madvise(memory, 1024 * PAGE, MADV_WIPEONFORK));
+    if (fork() == 0) {
+        printf("behind a hole %zu\n", sum(middle + 256 * PAGE, 256 * PAGE));
+        fflush(stdout);
+        _exit(0);
+    }
+    wait(NULL);
 }
 
 /* Of address space with MADV_DONTFORK children do not have what mprotect takes into use, and have new mappings. */
@@ -247,5 +283,5 @@ static void handled(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}, {"reused", reused}, {"vacated", vacated}, {"childless", childless}};
+} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}, {"reused", reused}, {"vacated", vacated}, {"childless", childless}, {"straddled", straddled}, {"refused", refused}};
 #include "run_case.h"

@@ -67,3 +67,15 @@ fn children_have_what_is_mapped_over_a_reservation_that_they_do_not_have() {
         assert!(stats.taken() >= 4, "{how}")
     });
 }
+
+#[test]
+fn reads_go_on_from_the_kernels_memory_into_the_engines() {
+    same_by("straddled", |stats, how| {
+        assert!(stats.taken() > 0, "{how}")
+    });
+}
+
+#[test]
+fn a_call_ends_at_the_part_that_refuses_it() {
+    same_by("refused", |stats, how| assert!(stats.taken() > 0, "{how}"));
+}

@@ -205,7 +205,7 @@ fn touch_to_write(part: Range<usize>) -> bool {
     let mut touched = false;
     let mut page = part.start;
     while page < part.end {
-        if marked::may_be_taken(page, 1) && super::receive::is_written_to(page, 1) {
+        if marked::may_be_taken(page, 1) && super::receive::has_writable(page, 1) {
             // SAFETY: the program lets it be written to, and it is there; others see the byte that it has.
             let byte = unsafe { AtomicU8::from_ptr(page as *mut u8) };
             let is = byte.load(Relaxed);

@@ -8,14 +8,14 @@ use core::ffi::c_void;
 use core::ops::Range;
 use libc::iovec;
 
-/// The first piece of a range, and whether the engine serves it. Nothing that was allocated is left when it returns: a handler of a
+/// The first piece of a range, and whether the engine serves it and lets it be written to. Nothing that was allocated is left when it returns: a handler of a
 /// signal may come then.
 #[cold]
 pub fn first_piece(range: Range<usize>) -> (Range<usize>, bool) {
     let Some(_inside) = inside::enter() else {
         return (range, true);
     };
-    let parts = table::lock().private.served_parts(&range);
+    let parts = table::lock().private.writable_parts(&range);
     match parts.first() {
         Some(part) if part.start == range.start => (part.clone(), true),
         Some(part) => (range.start..part.start, false),
@@ -32,7 +32,7 @@ pub unsafe fn put(to: *mut c_void, from: *const c_void, bytes: usize) -> usize {
     let mut done = 0;
     while done < bytes {
         let (piece, is_live) = first_piece(to as usize + done..end);
-        // SAFETY: the caller's promise; what is served may be written to.
+        // SAFETY: the caller's promise; it may be written to.
         let written = unsafe {
             let (to, from) = (to.byte_add(done), from.byte_add(done));
             match is_live {

@@ -20,25 +20,23 @@ use libc::{
     socklen_t, ssize_t, timespec,
 };
 
-/// True if memory of that many bytes is private, taken, and may be written to.
+/// True if some of that many bytes is private memory that was taken, and may be written to.
 #[inline]
 pub fn is_taken(start: *const c_void, bytes: usize) -> bool {
     bytes > 0
         && mode::is_signals()
         && marked::may_be_taken(start as usize, bytes)
-        && is_written_to(start as usize, bytes)
+        && has_writable(start as usize, bytes)
 }
 
-/// The same of memory that may be taken: all of it is in one mapping, and some of it is served. Other buffers go to the kernel as they
-/// are.
+/// The same of memory that may be taken. Other buffers go to the kernel as they are.
 #[cold]
-pub fn is_written_to(start: usize, bytes: usize) -> bool {
+pub fn has_writable(start: usize, bytes: usize) -> bool {
     let Some(_inside) = inside::enter() else {
         return false;
     };
-    table::lock()
-        .private
-        .is_written_to(&(start..start.saturating_add(bytes)))
+    let range = start..start.saturating_add(bytes);
+    !table::lock().private.writable_parts(&range).is_empty()
 }
 
 /// Bytes of a call's answer.

@@ -146,26 +146,21 @@ impl PrivateMappings {
         gaps.within(range)
     }
 
-    /// True if a range is all of one mapping, which may be written to, and some of it is served.
-    pub fn is_written_to(&self, range: &Range<usize>) -> bool {
-        let starts = self.over(range);
-        let [start] = starts[..] else {
-            return false;
-        };
-        let mapping = &self.mappings[&start];
-        let within = mapping.room.start <= range.start && range.end <= mapping.room.end;
-        let is_writable = mapping.protection & libc::PROT_WRITE != 0;
-        within
-            && is_writable
-            && mapping.holes.within(range).is_empty()
-            && !mapping.live.within(range).is_empty()
+    /// The parts of a range that are served and may be written to.
+    pub fn writable_parts(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        self.parts(range, libc::PROT_WRITE)
     }
 
     /// The parts of a range that are served; a touch behind the end of a file is a SIGBUS.
     pub fn served_parts(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        self.parts(range, libc::PROT_READ)
+    }
+
+    fn parts(&self, range: &Range<usize>, allowed: c_int) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
-        for start in self.over(range) {
-            let mapping = &self.mappings[&start];
+        let mappings = self.over(range).into_iter();
+        let mappings = mappings.map(|start| &self.mappings[&start]);
+        for mapping in mappings.filter(|mapping| mapping.protection & allowed != 0) {
             let end = (mapping.room.start).saturating_add(mapping.file_bytes);
             let live = mapping.live.within(range).into_iter();
             let live = live.map(|part| part.start..part.end.min(end));
