@@ -264,7 +264,8 @@ static void read_words(struct slot *slot, size_t page, size_t pages)
 /* The system reads a file into the memory, or writes the memory to one. */
 static void transfer(struct slot *slot, size_t page, size_t pages)
 {
-    int from = files[draw(FILES)], to = files[FILES];
+    /* Not from the file that memory is written to of: what is read of it then depends on what was copied before. */
+    int from = files[draw(2) * 2], to = files[FILES];
     size_t within = draw(PAGE), bytes = pages * PAGE - within;
     unsigned char *at = slot->start + page * PAGE + within;
     struct iovec parts[] = {{buffer, 100}, {at, bytes / 2}, {at + bytes / 2, bytes - bytes / 2}};

@@ -1,6 +1,7 @@
 //! Other memory in the place of taken memory, for the kernel to write into.
 
 use super::put::put;
+use super::readable::is_readable;
 use super::receive::is_taken;
 use crate::call;
 use core::cell::UnsafeCell;
@@ -53,6 +54,10 @@ impl BounceBuffer {
     /// Memory elsewhere, from now on, if there is any.
     #[cold]
     pub fn begin(&mut self, is_read: bool) {
+        // The kernel says EFAULT of what cannot be read.
+        if is_read && !is_readable(self.to, self.bytes) {
+            return;
+        }
         self.place = match self.bytes <= SMALL {
             true => BouncePlace::Small,
             false => Temporary::new(self.bytes).map_or(BouncePlace::Own, BouncePlace::Mapped),
