@@ -257,11 +257,11 @@ static void childless(void)
     memset(anew, 3, 512 * PAGE);
     memset(locked, 4, 512 * PAGE);
     /* The kernel's from here on. */
-    answer("mprotect", mprotect(locked + 16 * PAGE, 16 * PAGE, PROT_READ));
+    answer("mprotect", mprotect(locked, 512 * PAGE, PROT_READ));
     child_reads("mapped", mapped);
     child_reads("opened", opened);
     child_reads("reserved anew", anew);
-    child_reads("locked", locked + 16 * PAGE);
+    child_reads("locked", locked);
     answer("dofork", madvise(opened, 512 * PAGE, MADV_DOFORK));
     child_reads("opened", opened);
     printf("%zu %zu %zu %zu\n", sum(mapped, 512 * PAGE), sum(opened, 512 * PAGE), sum(anew, 512 * PAGE), sum(locked, 512 * PAGE));
