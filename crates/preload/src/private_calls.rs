@@ -181,7 +181,10 @@ pub fn advise(table: &mut Table, range: &Range<usize>, advice: c_int) -> c_int {
         table, start, part, advice,
     ) {
         Some(answer) => answer,
-        None => handed_over(table, part).and_then(|()| kernel(part)),
+        // Not ENOMEM, which says that nothing is mapped there.
+        None => handed_over(table, part)
+            .map_err(|_| libc::EAGAIN)
+            .and_then(|()| kernel(part)),
     };
     let answer = each(
         table,

@@ -89,8 +89,9 @@ unsafe fn by_kernel(from: usize, to: usize, len: usize) -> Result<usize, FaultEr
     };
     let (source, target) = (vector(from), vector(to));
     loop {
+        // By this thread's number: the process's first one may have ended.
         // SAFETY: both vectors are there; the caller vouches for the target, and the kernel reports missing pages.
-        let copied = unsafe { libc::process_vm_readv(libc::getpid(), &target, 1, &source, 1, 0) };
+        let copied = unsafe { libc::process_vm_readv(libc::gettid(), &target, 1, &source, 1, 0) };
         if let Ok(copied) = usize::try_from(copied) {
             return Ok(copied);
         }

@@ -32,6 +32,7 @@ static struct slot {
 
 /* Those that are mapped, and one that is written to. */
 static int files[FILES + 1];
+static int moves_several;
 static const size_t SIZES[FILES] = {5 * 1024 * 1024 + 100, 2 * 1024 * 1024, 3 * PAGE + 1};
 static unsigned long long state;
 static sigjmp_buf back;
@@ -184,11 +185,23 @@ static void unmap(struct slot *slot, size_t page, size_t pages)
     forget(slot, page, pages);
 }
 
+/* True if the kernel moves what was mapped by several calls, as it does since Linux 6.17. */
+static int can_move_several(void)
+{
+    unsigned char *pages = mmap(NULL, 4 * PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(pages, PAGE, PROT_READ);
+    void *moved = mremap(pages, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, pages + 2 * PAGE);
+    munmap(pages, 4 * PAGE);
+    return moved != MAP_FAILED;
+}
+
 /* Moves a part over a part of another slot, or gives it another length and makes a slot of it. */
 static void move(struct slot *slot, size_t page, size_t pages)
 {
     struct slot *to = &slots[draw(SLOTS)];
     unsigned char *from = slot->start + page * PAGE;
+    if (!slot->is_whole && !moves_several)
+        return;
     if (to->pages) {
         size_t there = draw(to->pages), length = 0;
         while (length < pages && there + length < to->pages && !to->gone[there + length])
@@ -290,7 +303,8 @@ static void transfer(struct slot *slot, size_t page, size_t pages)
 static void by_pipe(struct slot *slot, size_t page, size_t pages)
 {
     int ends[2];
-    size_t within = draw(PAGE), most = (pages > 8 ? 8 : pages) * PAGE - within;
+    /* No more than a pipe has at least. */
+    size_t within = draw(PAGE), most = (pages > 2 ? 2 : pages) * PAGE - within;
     unsigned char *at = slot->start + page * PAGE + within;
     if (pipe(ends) < 0)
         _exit(3);
@@ -374,6 +388,10 @@ int main(int count, char **arguments)
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
     make_files();
+    moves_several = can_move_several();
+    /* Something that is taken. */
+    void *at = mmap(NULL, PAGES * PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    slots[0] = (struct slot){.start = at, .pages = PAGES, .is_whole = 1};
     for (long left = strtol(arguments[3], NULL, 10); left > 0; left--) {
         struct slot *slot = &slots[draw(SLOTS)];
         size_t page, pages;

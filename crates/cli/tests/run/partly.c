@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -208,6 +209,40 @@ static void straddled(void)
     printf("%zu\n", sum(at, bytes - PAGE));
 }
 
+/* A file that answers once, at its beginning, is read into the kernel's memory and the engine's by one call. */
+static void small(void)
+{
+    size_t bytes = 4096 * PAGE;
+    unsigned char *start = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    munmap(start, PAGE);
+    mprotect(start + PAGE, bytes - PAGE, BOTH);
+    /* Where the engine's begins. */
+    unsigned char *edge = (unsigned char *)(((size_t)start + (2 << 20)) & ~(size_t)((2 << 20) - 1));
+    int once = open("/proc/sys/kernel/ostype", O_RDONLY);
+    for (int before = 0; before < 4; before++) {
+        lseek(once, 0, SEEK_SET);
+        madvise(start + PAGE, bytes - PAGE, MADV_DONTNEED);
+        answer("read", read(once, edge - before, 100));
+        printf("%s", edge - before);
+    }
+}
+
+/* Reads by a thread that goes on when the first has ended. */
+static void *goes_on(void *first)
+{
+    pthread_join(*(pthread_t *)first, NULL);
+    straddled();
+    exit(0);
+}
+
+static void without_the_first(void)
+{
+    static pthread_t first, other;
+    first = pthread_self();
+    pthread_create(&other, NULL, goes_on, &first);
+    pthread_exit(NULL);
+}
+
 /* How a child ends that reads 512 pages from there on. */
 static void child_reads(const char *what, const unsigned char *from)
 {
@@ -283,5 +318,5 @@ static void handled(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}, {"reused", reused}, {"vacated", vacated}, {"childless", childless}, {"straddled", straddled}, {"refused", refused}};
+} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}, {"reused", reused}, {"vacated", vacated}, {"childless", childless}, {"straddled", straddled}, {"small", small}, {"without-the-first", without_the_first}, {"refused", refused}};
 #include "run_case.h"

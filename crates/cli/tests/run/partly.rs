@@ -70,6 +70,9 @@ fn children_have_what_is_mapped_over_a_reservation_that_they_do_not_have() {
 
 #[test]
 fn reads_go_on_from_the_kernels_memory_into_the_engines() {
+    same_by("without-the-first", |stats, how| {
+        assert!(stats.taken() > 0, "{how}");
+    });
     same_by("straddled", |stats, how| {
         assert!(stats.taken() > 0, "{how}")
     });
@@ -78,4 +81,9 @@ fn reads_go_on_from_the_kernels_memory_into_the_engines() {
 #[test]
 fn a_call_ends_at_the_part_that_refuses_it() {
     same_by("refused", |stats, how| assert!(stats.taken() > 0, "{how}"));
+}
+
+#[test]
+fn a_small_read_is_one_call() {
+    same_by("small", |stats, how| assert!(stats.taken() > 0, "{how}"));
 }

@@ -4,7 +4,7 @@
 use super::again::{Reads, again_by_error};
 use super::next::hooks;
 use super::readable::is_readable;
-use super::receive::{is_taken, size};
+use super::receive::{BounceBuffer, size};
 use crate::{marked, mode};
 use libc::{
     c_char, c_int, c_void, clockid_t, cpu_set_t, pthread_t, sched_param, sigset_t, size_t, timespec,
@@ -22,22 +22,20 @@ unsafe fn sleep(
 ) -> c_int {
     const BYTES: usize = size_of::<timespec>();
     let time_is_taken = mode::is_signals() && marked::may_be_taken(time as usize, BYTES);
-    let left_is_taken = is_taken(left.cast(), BYTES);
-    if !time_is_taken && !left_is_taken || !is_readable(time.cast(), BYTES) {
+    let aside = BounceBuffer::of(left.cast(), BYTES, false);
+    if !time_is_taken && !aside.is_aside() || !is_readable(time.cast(), BYTES) {
         return call(time, left);
     }
-    // SAFETY: the time is there, and so is what is left of it, where that is taken.
-    unsafe {
-        let (own, mut own_left) = (*time, *time);
-        let place = match left_is_taken {
-            true => &raw mut own_left,
-            false => left,
-        };
-        let answer = call(&own, place);
-        if left_is_taken && was_left(answer) {
-            left.write(own_left);
-        }
-        answer
+    // SAFETY: the time is there.
+    let own = unsafe { *time };
+    let answer = call(&own, aside.place().cast());
+    if !was_left(answer) || aside.end(BYTES) == BYTES {
+        return answer;
+    }
+    match answer {
+        // Of thrd_sleep(3): any error but that it was interrupted.
+        -1 => -2,
+        _ => libc::EFAULT,
     }
 }
 

@@ -1,12 +1,12 @@
 //! Bytes that a call has received elsewhere are put where the program wants them.
 //!
-//! A part of taken memory that was handed back may be protected. There the kernel is asked to write, which reports that;
-//! a store would end the program.
+//! Parts of it may be protected, or nothing may be there. The kernel is asked, which reports that; a store would end the program.
 
+use super::again::PAGE;
+use super::readable::is_page;
 use crate::{call, inside, table};
 use core::ffi::c_void;
 use core::ops::Range;
-use libc::iovec;
 
 /// The first piece of a range, and whether the engine serves it and lets it be written to. Nothing that was allocated is left when it returns: a handler of a
 /// signal may come then.
@@ -40,7 +40,7 @@ pub unsafe fn put(to: *mut c_void, from: *const c_void, bytes: usize) -> usize {
                     to.copy_from_nonoverlapping(from, piece.len());
                     piece.len()
                 }
-                false => put_by_kernel(to, from, piece.len()),
+                false => put_by_pages(to, from, piece.len()),
             }
         };
         done += written;
@@ -51,35 +51,56 @@ pub unsafe fn put(to: *mut c_void, from: *const c_void, bytes: usize) -> usize {
     done
 }
 
-/// The same by process_vm_writev(2); where that is denied, by stores.
-unsafe fn put_by_kernel(to: *mut c_void, from: *const c_void, bytes: usize) -> usize {
-    let vector = |start: *mut c_void| iovec {
-        iov_base: start,
-        iov_len: bytes,
-    };
-    let (from_vector, to_vector) = (vector(from.cast_mut()), vector(to));
-    let errno = call::errno();
-    // SAFETY: the kernel looks at the memory that the vectors name, and reports what it cannot write.
-    let written = unsafe {
-        softfault::system_call!(
-            libc::SYS_process_vm_writev,
-            libc::getpid(),
-            &raw const from_vector,
-            1,
-            &raw const to_vector,
-            1,
-            0,
-        )
-    };
-    let why = call::errno();
-    call::set_errno(errno);
-    match usize::try_from(written) {
-        Ok(written) => written,
-        Err(_) if [libc::EPERM, libc::ENOSYS].contains(&why) => {
-            // SAFETY: the caller's promise.
-            unsafe { to.copy_from_nonoverlapping(from, bytes) };
-            bytes
+/// The same, to memory that is not served: page by page, as far as the kernel says that it may be written to.
+unsafe fn put_by_pages(to: *mut c_void, from: *const c_void, bytes: usize) -> usize {
+    let mut done = 0;
+    while done < bytes {
+        let at = to as usize + done;
+        if !may_be_written(at) {
+            break;
         }
-        Err(_) => 0,
+        let some = (PAGE - at % PAGE).min(bytes - done);
+        // SAFETY: the caller's promise; the page is there, and may be written to.
+        unsafe {
+            (to.byte_add(done)).copy_from_nonoverlapping(from.byte_add(done), some);
+        }
+        done += some;
     }
+    done
+}
+
+/// True if the program may write to an address of memory that is not served. The byte there is one of a buffer that a call is about to
+/// fill, and stays as it is.
+fn may_be_written(at: usize) -> bool {
+    let page = at & !(PAGE - 1);
+    if !is_page(page) {
+        return false;
+    }
+    let (byte, errno) = (at as *mut u8, call::errno());
+    // SAFETY: the page is there. mincore(2) puts its answer about one page there, or fails where it cannot.
+    unsafe {
+        let before = byte.read_volatile();
+        let answer = call::any(libc::SYS_mincore, [page, PAGE, at, 0]);
+        if answer == 0 {
+            byte.write_volatile(before);
+        }
+        call::set_errno(errno);
+        answer == 0
+    }
+}
+
+/// True if each byte of a range may be written to.
+pub fn may_be_put(range: Range<usize>) -> bool {
+    let mut at = range.start;
+    while at < range.end {
+        let (piece, is_live) = first_piece(at..range.end);
+        let next_page = |&at: &usize| Some((at & !(PAGE - 1)).saturating_add(PAGE));
+        let pages = core::iter::successors(Some(piece.start), next_page);
+        let mut pages = pages.take_while(|&at| at < piece.end);
+        if !is_live && !pages.all(may_be_written) {
+            return false;
+        }
+        at = piece.end;
+    }
+    true
 }

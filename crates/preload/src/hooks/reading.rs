@@ -1,6 +1,6 @@
 //! read(2) and its like into private memory that was taken, where faults are signals: piece by piece.
 
-use super::put::first_piece;
+use super::put::{first_piece, may_be_put};
 use super::receive::{bytes_into, is_taken, received};
 use crate::call;
 use core::ffi::c_void;
@@ -22,8 +22,7 @@ pub fn read_into(
         return call(to, bytes, 0);
     }
     let all = to as usize..(to as usize).saturating_add(bytes);
-    let is_live = first_piece(all.clone()) == (all.clone(), true);
-    if is_live && bytes <= STEP || !is_file(fd) {
+    if bytes <= STEP && may_be_put(all.clone()) || !is_file(fd) {
         return bytes_into(to, bytes, |to| call(to, bytes, 0));
     }
     let mut done = 0;

@@ -103,7 +103,7 @@ mod frame {
         };
         // SAFETY: writes to the array alone; unreadable memory is an error, or makes it
         // shorter.
-        let done = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+        let done = unsafe { libc::process_vm_readv(libc::gettid(), &local, 1, &remote, 1, 0) };
         usize::try_from(done).map_or(0, |bytes| bytes / size_of::<u64>())
     }
 

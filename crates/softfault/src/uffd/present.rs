@@ -239,8 +239,9 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) -> Result<usize, c_in
 unsafe fn gather(from: &[libc::iovec], to: *mut u8) -> Result<usize, c_int> {
     let into = iovec(to.cast(), from.iter().map(|part| part.iov_len).sum());
     let count = from.len() as libc::c_ulong;
+    // By this thread's number: the first one, whose number is the process's, may have ended.
     // SAFETY: writes to the caller's bytes alone; unreadable memory is an error.
-    let done = unsafe { libc::process_vm_readv(libc::getpid(), &into, 1, from.as_ptr(), count, 0) };
+    let done = unsafe { libc::process_vm_readv(libc::gettid(), &into, 1, from.as_ptr(), count, 0) };
     usize::try_from(done).map_err(|_| errno())
 }
 
