@@ -157,6 +157,36 @@ fn huge_fault_against_truncate() {
     );
 }
 
+/// While the thread that makes the hole waits for the third space's share lock, the second begins to share the leaf that the first
+/// has kept, and faults the page in again: the first, whose share lock that thread has, shows it once more.
+#[test]
+fn a_mapping_that_is_through_shows_the_page_again() {
+    scene(
+        "a_mapping_that_is_through_shows_the_page_again",
+        3_000,
+        |setting| {
+            setting.spaces = 3;
+            setting.policies = ShareSync::VmaLock.into();
+        },
+        (
+            vec![
+                map(0, 0..4),
+                map(1, 0..4),
+                map(2, 0..2),
+                write(0, 0),
+                write(0, 1),
+                read(2, 0),
+            ],
+            vec![
+                vec![punch(0..1)],
+                vec![write(2, 1), read(2, 0)],
+                vec![read(1, 0)],
+            ],
+        ),
+        |_| {},
+    );
+}
+
 /// Pages beyond the end when truncate returns are in no file and no table.
 #[test]
 fn nothing_is_left_beyond_the_end() {

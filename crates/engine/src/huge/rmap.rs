@@ -10,6 +10,9 @@
 //!      └────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
+//! A mapping whose share lock this thread has already is shown once more where another has begun to share its leaf meanwhile: it
+//! is taken out without its lock being waited for.
+//!
 //! Faults take the share lock first, and they are many: so it is this side that backs
 //! out. It looks everything up again: the list may have changed by then. The share
 //! locks that it has it keeps to the end: otherwise those that it has been through could begin to
@@ -53,12 +56,22 @@ impl HugeFile {
 
     fn unmap_under_share_locks(&self, indexes: &Range<u64>) {
         // To the end, after `i_mmap`. On the heap: a file may have tens of thousands of mappings.
-        let mut held = Vec::new();
+        let mut held: Vec<ShareLocked> = Vec::new();
         let mut i_mmap = self.i_mmap.lock.write();
         // The rest with these locks in hand: once a mapping at most.
         while let Some(tables) = self.shown_by(indexes) {
             let share = match tables.share.try_write() {
                 Some(share) => share,
+                None if held.iter().any(|held| Arc::ptr_eq(&held.0, &tables)) => {
+                    // It has kept a leaf of which it was the only sharer. While `i_mmap` was let go another began to share it, and
+                    // faulted the page in again: this one drops the leaf now, or loses the page.
+                    let locks = Unsharing {
+                        _share: None,
+                        _i_mmap: &i_mmap,
+                    };
+                    self.zap(&tables, indexes, Pages::Go, &locks);
+                    continue;
+                }
                 None => {
                     self.pool.stats.backed_out.add(1);
                     drop(i_mmap);

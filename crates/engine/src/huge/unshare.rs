@@ -9,7 +9,7 @@ use crate::policy::LeftLeaf;
 use core::ops::Range;
 
 /// Nobody shares, and no fault of the mapping is under way: the share lock, but for the
-/// baseline, and `i_mmap`, both for writing.
+/// baseline and where this thread has had it from before, and `i_mmap`, both for writing.
 pub(super) struct Unsharing<'a> {
     pub(super) _share: Option<&'a WriteGuard<'a>>,
     pub(super) _i_mmap: &'a WriteGuard<'a>,
