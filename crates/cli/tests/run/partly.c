@@ -218,7 +218,7 @@ static void small(void)
     mprotect(start + PAGE, bytes - PAGE, BOTH);
     /* Where the engine's begins. */
     unsigned char *edge = (unsigned char *)(((size_t)start + (2 << 20)) & ~(size_t)((2 << 20) - 1));
-    int once = open("/proc/sys/kernel/ostype", O_RDONLY);
+    int once = open("/proc/sys/kernel/pid_max", O_RDONLY);
     for (int before = 0; before < 4; before++) {
         lseek(once, 0, SEEK_SET);
         madvise(start + PAGE, bytes - PAGE, MADV_DONTNEED);
