@@ -27,7 +27,7 @@
 //! | `budget` | a budget that changes; memory given back once, or given and taken; none left | 13,000 | 1,070 |
 //! | `fault_in` | ranges brought in with reads in flight, against eviction, truncate, `munmap` and each other | 9,000 | 916 |
 //! | `reads` | verbs that end before the read does | 8,000 | 376 |
-//! | `huge` | unshare by others, truncate, hole punch, another fault, the beginning of sharing, fork, exit, `mremap`, `mprotect`; promises; lists that are drawn | 49,500 | 514 |
+//! | `huge` | unshare by others, truncate, hole punch, another fault, the beginning of sharing, fork, exit, `mremap`, `mprotect`; promises; lists that are drawn | 52,500 | 514 |
 //! | `swap` | eviction, swap-in and clean drop of private memory, against each other and the verbs | 27,400 | 1,164 |
 //! | `swap_fails` | a swap device that fails | 5,300 | 1,278 |
 //! | `swap_fork` | slots that two sides of a fork have | 9,600 | 1,695 |
