@@ -58,7 +58,7 @@ impl HugeFile {
         // To the end, after `i_mmap`. On the heap: a file may have tens of thousands of mappings.
         let mut held: Vec<ShareLocked> = Vec::new();
         let mut i_mmap = self.i_mmap.lock.write();
-        // The rest with these locks in hand: once a mapping at most.
+        // The rest with these locks in hand: each is taken once at most.
         while let Some(tables) = self.shown_by(indexes) {
             let share = match tables.share.try_write() {
                 Some(share) => share,
