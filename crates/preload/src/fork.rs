@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!              pthread_atfork(3) calls, in fork(3):        _Fork(3), clone(2) without CLONE_VM:
-//!   before     table, the engine's, heap                   the same, by `before`
-//!   after      heap, the engine's, table                   `in_parent`, `in_child`
+//!   before     streams, table, the engine's, heap          the same but streams, by `before`
+//!   after      heap, the engine's, table, streams          `in_parent`, `in_child`
 //! ```
 
 use crate::inside::{self, Inside};
@@ -45,6 +45,8 @@ pub fn watch() {
     softfault::fork::watch();
     // SAFETY: as above.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    // A stream's buffer may grow, by a call that locks the table, while the stream is locked.
+    softfault::fork::lock_streams_first();
 }
 
 /// A fork that calls no handlers. One of the functions of the returned value is to be called afterwards.

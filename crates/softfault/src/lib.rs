@@ -105,7 +105,8 @@
 //!   [`Command`](std::process::Command) touch no map and cost nothing.
 //!
 //!   The program's own fork handlers (`pthread_atfork`) must not touch maps if
-//!   they were registered before the first engine was built.
+//!   they were registered before the first engine was built. With musl, no other thread
+//!   may call `fflush(NULL)` meanwhile.
 //! - **POSIX locks** (fcntl(2)) of the program on a file that it maps are kept, although in Linux any
 //!   close of a descriptor of the file in the process drops them. Two cases are not covered:
 //!   a lock that is taken at the same moment as the last map is dropped, and `exec` with a

@@ -402,6 +402,54 @@ fn a_fork_in_a_signal_handler() {
     });
 }
 
+/// One thread writes private memory to a stream, which is locked meanwhile, one flushes all streams.
+#[test]
+fn a_fork_waits_for_no_list_of_streams_that_its_memory_keeps() {
+    let test = "a_fork_waits_for_no_list_of_streams_that_its_memory_keeps";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "streams");
+    }
+    // SAFETY: a process that waits for itself is killed.
+    unsafe { libc::alarm(120) };
+    let swap = softfault::Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(8 * LEN as u64);
+    let engine = Engine::builder().by_kernel(false).swap(swap);
+    let engine = engine.memory(16 << 20).build().unwrap();
+    // Four times the budget.
+    let mut map = engine.map_anon(8 * LEN).unwrap();
+    map.iter_mut().step_by(PAGE).for_each(|byte| *byte = 7);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (map, over) = (&map, &over);
+        let flushing = move || {
+            while !over.load(SeqCst) {
+                // SAFETY: any thread may flush all streams.
+                unsafe { libc::fflush(core::ptr::null_mut()) };
+            }
+        };
+        scope.spawn(flushing);
+        scope.spawn(move || {
+            // SAFETY: names and memory that live.
+            let stream = unsafe { libc::fopen(c"/dev/null".as_ptr(), c"w".as_ptr()) };
+            assert!(!stream.is_null());
+            for round in 0_usize.. {
+                if over.load(SeqCst) {
+                    break;
+                }
+                let page = &map[round * 37 % (8 * LEN / PAGE) * PAGE..][..64];
+                // SAFETY: as above. As few bytes as this are copied to the stream's buffer.
+                let written = unsafe { libc::fwrite(page.as_ptr().cast(), 1, 64, stream) };
+                assert_eq!(written, 64);
+            }
+            // SAFETY: it is open.
+            unsafe { libc::fclose(stream) };
+        });
+        for _ in 0..200 {
+            assert_eq!(forked(|| 0), 0);
+        }
+        over.store(true, SeqCst);
+    });
+}
+
 /// A process that has nothing left: no root of its own, no rights.
 #[test]
 fn a_process_that_gave_up_its_rights_forks() {

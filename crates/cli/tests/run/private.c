@@ -727,6 +727,72 @@ static void change_under_writers(void)
     printf("wrong %zu\n", bad);
 }
 
+/* Writes cold memory to a stream, a few bytes at a time: they are copied while it is locked. */
+static void *writes_a_stream(void *null)
+{
+    size_t written = 0;
+    for (size_t page = 0; !done; page = (page + 37) % (ANON / PAGE))
+        written += fwrite(shared + page * (PAGE / 8), 1, 64, null) != 64;
+    return (void *)written;
+}
+
+/* Reads a line that is a block of its own, which grows while the stream is locked. */
+static void *reads_a_stream(void *text)
+{
+    size_t wrong = 0;
+    while (!done) {
+        FILE *from = fmemopen(text, 3 << 20, "r");
+        char *line = NULL;
+        size_t size = 0;
+        wrong += getdelim(&line, &size, 'z', from) != 3 << 20;
+        fclose(from);
+        free(line);
+    }
+    return (void *)wrong;
+}
+
+static void *flushes_all(void *none)
+{
+    while (!done)
+        fflush(NULL);
+    return none;
+}
+
+/* fork(3) locks the list of streams, too. */
+static void streams(void)
+{
+    static char text[3 << 20];
+    FILE *null = fopen("/dev/null", "w");
+    pthread_t all[3];
+    size_t bad = 0;
+    alarm(150);
+    memset(text, 'x', sizeof text);
+    shared = anon(ANON);
+    fill(shared, ANON, 1);
+    fflush(stdout);
+    pthread_create(&all[0], NULL, writes_a_stream, null);
+    pthread_create(&all[1], NULL, reads_a_stream, text);
+    pthread_create(&all[2], NULL, flushes_all, NULL);
+    for (int round = 0; round < 60; round++) {
+        int status;
+        pid_t child = fork();
+        if (child == 0) {
+            FILE *again = fopen("/dev/null", "w");
+            _exit(fprintf(again, "%d", 7) == 1 && fflush(NULL) == 0 ? 4 : 5);
+        }
+        waitpid(child, &status, 0);
+        bad += WEXITSTATUS(status) != 4;
+    }
+    done = 1;
+    for (int i = 0; i < 3; i++) {
+        void *of_thread;
+        pthread_join(all[i], &of_thread);
+        bad += (size_t)of_thread;
+    }
+    check("parent", shared, ANON, 1);
+    printf("wrong %zu\n", bad);
+}
+
 /* A thread whose stack is memory that was taken. */
 static void *on_stack(void *at)
 {
@@ -816,7 +882,7 @@ static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"pressure", pressure}, {"calls", calls}, {"receives", receives}, {"receives-others", receives_others}, {"forks", forks}, {"advise", advise}, {"unmap-parts", unmap_parts},
     {"protect", protect}, {"fixed-over", fixed_over}, {"move", move}, {"lock", lock}, {"threads", threads},
     {"change-under-writers", change_under_writers}, {"stacks", stacks}, {"written", written}, {"declined", declined},
-    {"no-mappings", no_mappings},
+    {"no-mappings", no_mappings}, {"streams", streams},
 };
 
 #include "run_case.h"

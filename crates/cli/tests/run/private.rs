@@ -150,6 +150,19 @@ fn children_go_on_with_their_parents_writes() {
     }
 }
 
+/// Failed before: the fork kept memory still and waited for the list of streams, which a thread had that waited for a
+/// stream, whose thread waited for the memory.
+#[test]
+fn streams_of_memory_that_a_fork_keeps_still_come_to_an_end() {
+    let Some(private) = private() else { return };
+    let swap = private.swap("300M");
+    for how in ways() {
+        let options = ["--anonymous", "--swap", &swap, "--faults", how];
+        let stats = private.run("streams", &private.data, &options).pop();
+        assert!(stats.unwrap().taken() >= 1, "{how}");
+    }
+}
+
 /// By signals, the page of a semaphore is handed over before a thread waits on it.
 #[test]
 fn bytes_that_calls_put_into_missing_memory_are_not_lost() {

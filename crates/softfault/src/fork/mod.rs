@@ -1,7 +1,8 @@
 //! `fork(2)`: private memory goes on in the child, on an engine of its own; files the kernel maps there.
 //!
 //! ```text
-//!   prepare   the making and dropping of engines and private
+//!   prepare   the list of the C library's streams is locked          streams
+//!             the making and dropping of engines and private
 //!             maps is locked; VMAs of private memory, and its reclaim, where there is some   held
 //!             slots of swap that are in use are kept for the child      swap/lifeline
 //!             files that are mapped can be mapped there, too           files/inherited
@@ -27,9 +28,11 @@ mod child;
 mod held;
 mod memory;
 mod registry;
+mod streams;
 
 pub(crate) use memory::Memory;
 pub(crate) use registry::{forget_engine, know_engine};
+pub use streams::lock_streams_first;
 
 use crate::files::FileWindow;
 use crate::generation::{Done, ProcessGeneration};
@@ -78,9 +81,11 @@ static WATCHED: Done = Done::new();
 /// threads: the handlers of a fork that has begun already are not called again.
 pub fn watch() {
     WATCHED.once(|| {
+        streams::unlock_in_child_first();
         // SAFETY: the handlers are plain functions that live as long as the
         // process.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+        lock_streams_first();
     });
 }
 
