@@ -22,7 +22,7 @@
 
 use crate::lock::Mutex;
 use sync::Arc;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sync::wait::WaitWord;
 
 mod stock;
@@ -90,8 +90,10 @@ pub struct Budget {
     /// Immutable.
     parent: Option<Arc<Budget>>,
     /// The members that can give memory back that is charged here. Its lock is taken before
-    /// any lock of reclaim.
+    /// any lock of reclaim. No thread waits for it that has a folio locked.
     members: Mutex<Vec<Arc<dyn Member>>>,
+    /// As many. Changed with `members` locked.
+    sharers: AtomicUsize,
 }
 
 /// The fields that charges change, on other cache lines than those that they only read.
@@ -115,7 +117,18 @@ pub trait Member: Send + Sync {
     /// Pages that it could give back, about.
     fn held(&self) -> usize;
     /// Gives about `pages` pages back; returns how many.
-    fn give(&self, pages: usize) -> usize;
+    fn give(&self, pages: usize, in_hand: InHand) -> usize;
+}
+
+/// What a thread that makes room has in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InHand {
+    /// No folio lock.
+    Nothing,
+    /// Locked folios, whose reads it has not begun, or that are under way and that it delivers. It waits neither for a batch of private
+    /// memory nor for the members of a shared budget: a thread that gives pages up (`anon/advise.rs`), moves them or hands them over
+    /// has one of those batches and waits for folios.
+    Folios,
 }
 
 impl core::fmt::Debug for Budget {
@@ -148,6 +161,7 @@ impl Budget {
             held: AtomicU64::new(0),
             released: WaitWord::new(0),
             members: Mutex::new(Vec::new()),
+            sharers: AtomicUsize::new(0),
             parent,
         })
     }
@@ -365,7 +379,11 @@ impl Budget {
 
     /// Adds `member` here and to every ancestor.
     pub fn enlist(&self, member: &Arc<dyn Member>) {
-        self.members.lock().push(member.clone());
+        let mut members = self.members.lock();
+        members.push(member.clone());
+        // Relaxed: a hint, whether a look at the list is worth its lock.
+        self.sharers.store(members.len(), Ordering::Relaxed);
+        drop(members);
         if let Some(parent) = &self.parent {
             parent.enlist(member);
         }
@@ -374,9 +392,11 @@ impl Budget {
     /// Takes `member` off again. Not in the fault handler: it may have been
     /// the last reference.
     pub fn delist(&self, member: &Arc<dyn Member>) {
-        self.members
-            .lock()
-            .retain(|other| !Arc::ptr_eq(other, member));
+        let mut members = self.members.lock();
+        members.retain(|other| !Arc::ptr_eq(other, member));
+        // Relaxed: as above.
+        self.sharers.store(members.len(), Ordering::Relaxed);
+        drop(members);
         if let Some(parent) = &self.parent {
             parent.delist(member);
         }
@@ -394,13 +414,27 @@ impl Budget {
 
     /// True if several share this budget.
     pub fn is_shared(&self) -> bool {
-        self.members.lock().len() > 1
+        // Relaxed: as above.
+        self.sharers.load(Ordering::Relaxed) > 1
+    }
+
+    /// True if several share this budget, or one around it.
+    pub fn is_in_family(&self) -> bool {
+        self.is_shared()
+            || self
+                .parent
+                .as_ref()
+                .is_some_and(|parent| parent.is_in_family())
     }
 
     /// Takes about `pages` pages from the members that hold most, until so many
     /// are free; returns how many came back.
-    pub fn squeeze(&self, pages: usize) -> usize {
-        let members = self.members.lock();
+    pub fn squeeze(&self, pages: usize, in_hand: InHand) -> usize {
+        let members = match in_hand {
+            InHand::Nothing => Some(self.members.lock()),
+            InHand::Folios => self.members.try_lock(),
+        };
+        let Some(members) = members else { return 0 };
         let mut made = 0;
         // One that holds most may have pinned it all: then the next.
         let mut below = usize::MAX;
@@ -416,7 +450,7 @@ impl Budget {
                 break;
             };
             below = held;
-            made += largest.give(pages - made);
+            made += largest.give(pages - made, in_hand);
         }
         made
     }

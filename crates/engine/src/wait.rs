@@ -289,7 +289,13 @@ impl Wait {
             return false;
         };
         let takes_io = node.dirty_pages() > 0 || node.anonymous_pages() > 0;
-        !takes_io && node.make_room(need)
+        // The thread may have begun reads, whose folios are locked. Of others in the family, too, it makes no room: that may take I/O.
+        !takes_io && !node.budget.is_in_family() && node.make_room_with_folios(need)
+    }
+
+    /// True if this is for the length of a file, whose lock comes before those of the space: its holder may want `mmap_lock`.
+    pub(crate) fn is_for_length(&self) -> bool {
+        matches!(self.reason, Reason::Length(_))
     }
 
     /// True if this is a wait for I/O.

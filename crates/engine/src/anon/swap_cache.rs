@@ -56,6 +56,12 @@ impl SwapCache {
         self.cache.evict_all();
     }
 
+    /// True if a page is in the cache, read or being read.
+    pub(super) fn is_read(&self, page: usize) -> bool {
+        let addr = self.cache.address((page * PAGE_SIZE) as u64);
+        self.cache.find(addr).is_some()
+    }
+
     /// True if the bytes of an absent page are to be read from a file.
     pub(crate) fn is_of_file(&self, page: usize) -> Result<bool, StoreError> {
         if self.origin().is_none() {
@@ -64,7 +70,6 @@ impl SwapCache {
         let offset = (page * PAGE_SIZE) as u64;
         let extent = self.view.extent(offset)?;
         // A page that was read while the file had it is in the cache until it is mapped.
-        let is_cached = || self.cache.find(self.cache.address(offset)).is_some();
-        Ok(matches!(extent, Extent::Data(_)) || is_cached())
+        Ok(matches!(extent, Extent::Data(_)) || self.is_read(page))
     }
 }

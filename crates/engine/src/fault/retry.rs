@@ -112,6 +112,7 @@ impl<'a> Retry<'a> {
         let io = wait.is_io();
         let retry_lock = wait.node().policies.retry_lock;
         let keeps = match retry_lock {
+            _ if wait.is_for_length() => false,
             RetryLock::VmaLock => false,
             RetryLock::Held => true,
             RetryLock::MmapLock => self.mmap.is_some() || !io,
@@ -120,6 +121,7 @@ impl<'a> Retry<'a> {
             self.vma = Some(vma);
         } else {
             drop(vma);
+            self.mmap = None;
             self.under_mmap_lock = retry_lock == RetryLock::MmapLock;
             if io {
                 wait.count_lock_drop();

@@ -5,7 +5,7 @@
 //! One that is short because of a shared budget takes from the largest member,
 //! so that a newcomer is not left with the memory that it had when memory became full.
 
-use crate::budget::Member;
+use crate::budget::{InHand, Member};
 use crate::cache::Node;
 use sync::Arc;
 
@@ -14,8 +14,8 @@ impl Member for Node {
         self.lru.lists.mapped_pages() + self.frames.present() + self.anonymous_pages()
     }
 
-    fn give(&self, pages: usize) -> usize {
-        self.reclaim(pages)
+    fn give(&self, pages: usize, in_hand: InHand) -> usize {
+        self.reclaim_with(pages, in_hand)
     }
 }
 
@@ -35,9 +35,9 @@ impl Node {
 
     /// Takes `pages` pages from the members of the budget that is short of
     /// them, if they are several; returns how many came back.
-    pub(crate) fn squeeze(&self, pages: usize) -> usize {
+    pub(crate) fn squeeze(&self, pages: usize, in_hand: InHand) -> usize {
         match self.budget.short_of(pages as u64) {
-            Some(short) if short.is_shared() => short.squeeze(pages),
+            Some(short) if short.is_shared() => short.squeeze(pages, in_hand),
             _ => 0,
         }
     }

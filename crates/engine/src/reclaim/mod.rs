@@ -36,7 +36,7 @@ pub use ghost::Ghosts;
 pub use lists::{Heads, ListPages, Lists, Want};
 pub(crate) use write_back::Dirty;
 
-use crate::budget::Need;
+use crate::budget::{InHand, Need};
 use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
 use crate::page::Order;
@@ -72,21 +72,16 @@ impl Lru {
     }
 }
 
-/// What a thread that makes room has in hand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InHand {
-    /// No folio lock.
-    Nothing,
-    /// Locked folios, whose reads it has not begun, say. It does not wait for a batch of private memory: a thread that gives pages up
-    /// (`anon/advise.rs`), or moves them, has one and waits for folios.
-    Folios,
-}
-
 impl Node {
     /// Makes the budget at least `pages` pages freer if that is possible;
     /// returns by how many.
     pub fn reclaim(&self, pages: usize) -> usize {
-        self.evict_until(pages, InHand::Nothing, |made| made >= pages)
+        self.reclaim_with(pages, InHand::Nothing)
+    }
+
+    /// The same for a thread that may have folios locked.
+    pub(crate) fn reclaim_with(&self, pages: usize, in_hand: InHand) -> usize {
+        self.evict_until(pages, in_hand, |made| made >= pages)
     }
 
     /// Makes room for a fault in need. True if there is some, or was: look
@@ -111,7 +106,7 @@ impl Node {
             Need::Frame if self.pool_may_grow() => CHUNK_PAGES + 1,
             Need::Frame | Need::Folio | Need::Clean => 0,
         };
-        if self.squeeze(pages) > 0 && self.has_room(need) {
+        if self.squeeze(pages, in_hand) > 0 && self.has_room(need) {
             return true;
         }
         // Others may take what this thread makes as fast as it does: then it looks again itself, and does not make room for all of

@@ -1,7 +1,13 @@
 //! A budget that several processors charge: their stocks are neither
 //! lost nor in anybody's way.
 
-use softfault_engine::budget::Budget;
+use crate::files::pages;
+use crate::readahead_room::shuffled;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::budget::{Budget, InHand, Member};
+use softfault_oracle::{Rig, TestStore};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use sync::thread::spawn;
 
 /// An eighth of it is more than all processors' stocks.
@@ -50,4 +56,63 @@ fn pages_in_stock_count_as_free() {
     assert!(budget.try_charge(1, 0));
     budget.set_limit(1);
     assert_eq!((budget.charged(), budget.excess()), (1, 0));
+}
+
+/// A member that has charged pages and gives them.
+struct Sharer {
+    budget: Arc<Budget>,
+    has: AtomicU64,
+    asked: Mutex<Vec<InHand>>,
+}
+
+impl Member for Sharer {
+    fn held(&self) -> usize {
+        self.has.load(Relaxed) as usize
+    }
+
+    fn give(&self, pages: usize, in_hand: InHand) -> usize {
+        // The list of members is locked: a thread that has folios locked does not wait for it.
+        assert_eq!(self.budget.squeeze(1, InHand::Folios), 0);
+        self.asked.lock().unwrap().push(in_hand);
+        let has = self.has.load(Relaxed);
+        let gives = has.min(pages as u64);
+        self.has.store(has - gives, Relaxed);
+        self.budget.uncharge(gives);
+        gives as usize
+    }
+}
+
+/// Failed before: read-ahead, with folios locked, waited for the other members as if it had none. One of them may wait for a folio.
+#[test]
+fn members_are_told_what_a_thread_has_in_hand() {
+    const MEMORY: u64 = 1 << 12;
+    let family = Budget::new(MEMORY);
+    let rig = Rig::within(MEMORY, &family);
+    let sharer = Arc::new(Sharer {
+        budget: family.clone(),
+        has: AtomicU64::new(0),
+        asked: Mutex::default(),
+    });
+    family.enlist(&(sharer.clone() as Arc<dyn Member>));
+    let store = TestStore::with_queue(pages(4 * MEMORY as usize), 128);
+    let cache = rig.map(&store);
+    for (turn, page) in shuffled(0..4 * MEMORY, 256, 16).into_iter().enumerate() {
+        // It takes half of whatever is free, from time to time.
+        let free = family.free() / 2;
+        if turn % 512 == 0 && family.try_charge(free, 0) {
+            sharer.has.fetch_add(free, Relaxed);
+        }
+        let page = page as usize;
+        let addr = cache.addresses().start + page * PAGE_SIZE;
+        assert_eq!(rig.touch(addr), Ok(store.byte(pages(page))));
+    }
+    let asked = sharer.asked.lock().unwrap();
+    for in_hand in [InHand::Nothing, InHand::Folios] {
+        assert!(asked.contains(&in_hand), "{in_hand:?} of {}", asked.len());
+    }
+    drop(asked);
+    family.uncharge(sharer.has.swap(0, Relaxed));
+    family.delist(&(sharer.clone() as Arc<dyn Member>));
+    drop(cache);
+    rig.finish();
 }

@@ -9,7 +9,7 @@ use softfault_oracle::{Rig, TestStore};
 use std::ops::Range;
 
 /// All pages of a range, in groups that are shuffled, by several readers in turn.
-fn shuffled(pages: Range<u64>, group: usize, readers: usize) -> Vec<u64> {
+pub fn shuffled(pages: Range<u64>, group: usize, readers: usize) -> Vec<u64> {
     let mut rng = Rng(1);
     let mut order: Vec<u64> = pages.collect();
     for group in order.chunks_mut(group) {

@@ -400,3 +400,35 @@ fn nobody_waits_for_ever_with_a_lock_in_hand() {
         }
     }
 }
+
+/// A file becomes shorter while a fault on it waits for its read: the length is looked at with no lock of the space, whose lock comes
+/// after the length's. Failed before, with the lock that the policy keeps.
+#[test]
+fn a_length_is_waited_for_with_no_lock_of_the_space() {
+    for policies in ALL {
+        let rig = rig(PAGES, policies);
+        let store = TestStore::new(pages(64));
+        let cache = rig.map_writable(&store);
+        let addr = cache.addresses().start + 40 * PAGE_SIZE;
+        store.close();
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| rig.touch(addr));
+            store.wait_blocked(1);
+            let shorter = scope.spawn(|| cache.truncate(pages(8)));
+            while cache.end() > pages(8) {
+                thread::yield_now();
+            }
+            store.open();
+            // The store is as long as before: that is found out.
+            assert_eq!(
+                reader.join().unwrap(),
+                Ok(store.byte(pages(40))),
+                "{policies}"
+            );
+            shorter.join().unwrap();
+        });
+        rig.unmap(cache.addresses());
+        drop(cache);
+        rig.finish();
+    }
+}

@@ -20,7 +20,7 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
     let (mut again, Turn { mut most, mut next }) = (0, pool.turn());
     let mut soon = Soon::default();
     // Descriptors that may have messages.
-    let mut ready = u8::MAX;
+    let mut ready = 0;
     loop {
         let Some(from) = first_from(ready, next) else {
             ready = soon.after(|soon| mmu.wait_for_messages(again, soon));

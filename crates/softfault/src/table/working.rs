@@ -217,6 +217,12 @@ impl Working {
         self.number().or_else(|| self.take(self.guarded.as_ref()?))
     }
 
+    /// The number that meant it last. It may mean another file by now.
+    pub(crate) fn last_number(&self) -> Option<i32> {
+        let fd = self.numbers[0].load(Ordering::Relaxed);
+        (fd != NONE).then_some(fd)
+    }
+
     /// This number is closed by somebody else.
     pub(crate) fn forget(&self, fd: i32) {
         for slot in &self.numbers {

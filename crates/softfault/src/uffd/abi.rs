@@ -461,9 +461,9 @@ pub fn read((fd, from): (&Working, u8), most: usize, mut each: impl FnMut(Messag
     }
 }
 
-/// The longest sleep for messages, in milliseconds: the number may become another file's, which has
-/// nothing to say, between the look at it and the sleep.
-const LONGEST_SLEEP: c_int = 1000;
+/// The longest sleep for messages, in milliseconds: by numbers that were looked at, which may become another file's, which has
+/// nothing to say, between the look and the sleep; and by numbers that meant the descriptors when they were last used.
+const LONGEST_SLEEP: [c_int; 2] = [1000, 20];
 /// The shortest and the longest sleep where no number is to be had, in microseconds.
 const WITHOUT_NUMBER: [u32; 2] = [50, 1000];
 
@@ -476,6 +476,9 @@ pub const LOOKS: Duration = Duration::from_micros(50);
 
 /// Sleeps until there may be a message, for the `again`th time since the last. Of which there may be one: a bit each. Where one may come
 /// `soon`, looks for a moment first.
+///
+/// The first time, the numbers are not looked at, which would take longer than all else: to poll another file does no harm, and
+/// whoever reads looks.
 pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32, soon: bool) -> u8 {
     let mut polled = [libc::pollfd {
         fd: -1,
@@ -484,7 +487,8 @@ pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32, soon: bool) 
     }; MESSAGE_DESCRIPTORS];
     let mut count = 0;
     for fd in fds.take(MESSAGE_DESCRIPTORS) {
-        let Some(number) = fd.here() else {
+        let last = (again == 0).then(|| fd.last_number()).flatten();
+        let Some(number) = last.or_else(|| fd.here()) else {
             let [shortest, longest] = WITHOUT_NUMBER;
             // SAFETY: sleeps.
             unsafe { libc::usleep((shortest << (again / 8).min(16)).min(longest)) };
@@ -495,7 +499,7 @@ pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32, soon: bool) 
     }
     let polled = &mut polled[..count];
     let mut poll = |timeout| {
-        // SAFETY: so many structures. After any answer, the next step is to read.
+        // SAFETY: so many structures.
         unsafe { libc::poll(polled.as_mut_ptr(), count as libc::nfds_t, timeout) }
     };
     let begin = soon.then(Instant::now);
@@ -504,9 +508,9 @@ pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32, soon: bool) 
         ready = poll(0);
     }
     if ready == 0 {
-        ready = poll(LONGEST_SLEEP);
+        ready = poll(LONGEST_SLEEP[usize::from(again == 0)]);
     }
-    if ready <= 0 {
+    if ready < 0 {
         return u8::MAX;
     }
     let polled = polled.iter().enumerate();

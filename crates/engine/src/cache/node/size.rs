@@ -1,7 +1,7 @@
 //! The cost of a node's own memory, and the limits of its budget.
 
 use super::{LEAST_BYTES, Node, NodeError};
-use crate::budget::{Budget, FLOOR};
+use crate::budget::{Budget, FLOOR, InHand};
 use crate::cache::folio::Folio;
 use crate::cache::frames::{CHUNK_PAGES, Frames};
 use crate::lock::Mutex;
@@ -42,7 +42,7 @@ impl Size {
             // The other members of an enclosing budget make room for a newcomer.
             // Nothing is short if pages were given back meanwhile.
             if let Some(short) = budget.short_of(charge + FLOOR) {
-                let made = short.squeeze((charge + FLOOR) as usize);
+                let made = short.squeeze((charge + FLOOR) as usize, InHand::Nothing);
                 if made == 0 && short.short_of(charge + FLOOR).is_some() {
                     budget.let_go(charge);
                     return Err(NodeError::NoMemory);
@@ -122,7 +122,7 @@ impl Node {
             }
             // Reads under way, and folios in the hands of others. That there are no folios
             // for a moment is no answer: a fault that has yet to take one has paid for it.
-            if self.squeeze(excess) == 0 {
+            if self.squeeze(excess, InHand::Nothing) == 0 {
                 patience.wait(subscription);
             }
             if patience.is_over() {

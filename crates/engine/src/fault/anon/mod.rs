@@ -184,6 +184,8 @@ fn fault(
     // A thread that changes a page, or makes one, has it locked.
     match anon.pages.try_lock(page, state) {
         None => Fault::Again,
+        // A thread began to read it from the file a moment ago: with the page locked, no other does.
+        Some(_) if state.is_absent() && anon.is_read_of_file(page) => Fault::Again,
         Some(lock) if state.is_resident() => write(anon, addr, lock),
         Some(lock) if flags.write => fill(anon, addr, lock, Run::with(anon, page, shown, advice)),
         Some(lock) => show_zeros(anon, addr, lock),
@@ -226,10 +228,6 @@ fn write(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
 /// A write to a page that is absent and locked: memory for it, and for those of its run.
 fn fill(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>, mut run: Run<'_>) -> Fault {
     let node = &anon.node;
-    if anon.origin().is_some() {
-        // The file had it a moment ago, and has not any more.
-        anon.forget_read(anon.page(addr));
-    }
     // After any refusal the pages are unlocked as they were, absent.
     while let Err(wait) = make_room(anon, addr, 1 + run.pages()) {
         if run.pages() == 0 {
@@ -303,9 +301,6 @@ fn give_back(anon: &Anonymous, addr: usize, pages: usize) {
 /// A read of a page that is absent and locked: zeros that cost no memory, if there are any.
 fn show_zeros(anon: &Arc<Anonymous>, addr: usize, mut page: PageLock<'_>) -> Fault {
     let node = &anon.node;
-    if anon.origin().is_some() {
-        anon.forget_read(anon.page(addr));
-    }
     if let Err(wait) = make_room(anon, addr, 1) {
         return Fault::Retry(wait);
     }

@@ -3,9 +3,9 @@
 use super::{EvictOutcome, PrivateBatch, Taken, Victim};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
+use crate::budget::InHand;
 use crate::cache::Node;
 use crate::mmu::{TABLE_SPAN, WrittenPage};
-use crate::reclaim::InHand;
 use crate::reclaim::evict::Evicted;
 use crate::reclaim::windows::Busy;
 use core::ops::Range;
