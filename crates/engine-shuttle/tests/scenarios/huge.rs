@@ -422,8 +422,9 @@ fn punch_comes_to_an_end() {
         ),
         |world| {
             let times = world.pool().stats().backed_out;
-            // Nobody faults the page in again: each mapping once.
-            assert!(times <= 3, "backed out {times} times");
+            // Each mapping once; and once more if a fault on the page beside it has mapped it again (`around`) before the hole
+            // had its fault mutex.
+            assert!(times <= 2 * 3, "backed out {times} times");
         },
     );
 }

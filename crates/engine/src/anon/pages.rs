@@ -10,9 +10,9 @@
 //!
 //! `LOCKED` beside it: being filled, evicted, or changed otherwise, by one
 //! thread, which alone may change the words until it unlocks; all others may
-//! but add `WAITED`. The lock is taken by trying, and never waited for with a
-//! VMA lock held (unmap and fork hold it for writing: they wait for
-//! reclaim, which waits for no such lock).
+//! but add `WAITED`. A fault tries the lock, and waits for it with no VMA lock, but with `retry=held` and
+//! `retry=mmap-lock`. Unmap, fork and a move wait with VMAs locked for writing: for
+//! reclaim and madvise, which wait for no such lock with a page locked.
 //!
 //! Words lie in pages of their own, each paid for when the first of its words is
 //! needed.

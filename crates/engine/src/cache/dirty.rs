@@ -15,7 +15,7 @@
 //! where a page is protected: they are written as they are, and stay dirty.
 //!
 //! A folio that is `writeback` is not written once more, evicted, truncated or read again before that is over. Its
-//! thread has a reference, so reclaim passes it by; all others wait in [`Node::wait_for_writeback`].
+//! thread has a reference, so reclaim and write-back by age pass it by; all others wait in [`Node::wait_for_writeback`].
 //!
 //! **Epochs.** To protect pages one by one costs a flush of all processors' TLBs each. Pages that lie close together are protected
 //! by one call, with all that is between them. Where many are scattered, the
@@ -298,7 +298,7 @@ impl Node {
     }
 
     /// Waits until no page of the folio is being written. False if interrupted. The caller has a reference, and neither a folio lock
-    /// nor a batch: a write that failed needs the lock.
+    /// nor a batch of reclaim: a write that failed needs the lock.
     pub(crate) fn wait_for_writeback(&self, folio: &Folio, interrupt: &dyn Interrupt) -> bool {
         loop {
             // Acquire pairs with the Release in `wake_writeback_waiters`: if that has been, the folio's end is seen.

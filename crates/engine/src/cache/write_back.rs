@@ -75,7 +75,7 @@ impl PageCache {
             // The batch before the folio lock: a write that failed has a batch, and waits for the lock.
             let batch = cleaner.get_or_insert_with(|| self.node.cleaner());
             if !folio.try_lock() {
-                // A folio is waited for with nothing in hand.
+                // A folio is waited for with no other folio and no batch of reclaim in hand.
                 *cleaner = None;
                 unlocked(self, &folio, &NeverInterrupted);
                 continue;

@@ -12,8 +12,10 @@
 //! ```
 //!
 //! A read that was begun has its folio locked, and nothing else, like a fault that sleeps in a read. So its owner must deliver its
-//! completion, and must not wait for things that such reads hold, nor for threads that may wait for one: for frames, folios, memory,
-//! `mmap_lock`, a space that forks. These waits are left to [`FaultWait`], in another thread.
+//! completion, and must not wait for things that such reads hold, nor for threads that may wait for one: for frames, folios,
+//! batches and pages of private memory, members of a shared budget, `mmap_lock`, a space that forks. These waits are left to
+//! [`FaultWait`], in another thread. It does wait for batches of reclaim (read-ahead makes room), which wait for no folio that is
+//! being read.
 
 use super::retry::Retry;
 use super::{Attempts, Fault, FaultAddress, FaultFlags, Interrupt, Outcome, once};

@@ -73,7 +73,7 @@ pub fn handle(
 }
 
 /// Makes attempts, each under the lock of the VMA at `addr`, until one is the
-/// last; between them it does the waits that they ask for, with no lock.
+/// last; between them it does the waits that they ask for, with no lock but what `retry` keeps.
 #[inline]
 pub(crate) fn serve(
     space: &AddressSpace,

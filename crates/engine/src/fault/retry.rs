@@ -21,12 +21,15 @@
 //! fault waits for takes `mmap_lock` or a VMA lock before it is done:
 //! - a folio's lock is held by a thread that reads it (and comes back for a lock only
 //!   after the read), by a completion (any thread that reaps delivers it, this one
-//!   too), by a fault that maps it and by reclaim, truncate and unpin, none of
-//!   which waits for anything but leaf locks with it in hand;
-//! - memory comes from reclaim, which this thread does itself and which tries
-//!   folio locks only; frames come back with completions and with faults that
+//!   too), by a fault that maps it, and by reclaim, truncate, write-back and unpin. None of
+//!   them waits for a lock of the space with it in hand, only for I/O, for batches of reclaim and for leaves;
+//! - memory comes from reclaim, which this thread does itself. It may wait for batches, and
+//!   their holders for folios, but not for a lock of the space: those that need one have it
+//!   already. Frames come back with completions and with faults that
 //!   get to their mapping, under locks that they have already;
-//! - a page table is zapped by reclaim, as above.
+//! - a page table is zapped by reclaim, as above, or by an unmap that has its VMAs.
+//!
+//! The length of a file is waited for with no lock of the space: its holder may want `mmap_lock`.
 //!
 //! And no folio is locked by a fault that waits for `mmap_lock`: it has read and
 //! unlocked its folio before. The cost is on threads that want the
@@ -110,9 +113,11 @@ impl<'a> Retry<'a> {
         interrupt: &dyn Interrupt,
     ) -> Result<(), Outcome> {
         let io = wait.is_io();
-        let retry_lock = wait.node().policies.retry_lock;
+        let retry_lock = match wait.is_for_length() {
+            true => RetryLock::VmaLock,
+            false => wait.node().policies.retry_lock,
+        };
         let keeps = match retry_lock {
-            _ if wait.is_for_length() => false,
             RetryLock::VmaLock => false,
             RetryLock::Held => true,
             RetryLock::MmapLock => self.mmap.is_some() || !io,
@@ -121,11 +126,11 @@ impl<'a> Retry<'a> {
             self.vma = Some(vma);
         } else {
             drop(vma);
-            self.mmap = None;
             self.under_mmap_lock = retry_lock == RetryLock::MmapLock;
             if io {
                 wait.count_lock_drop();
             }
+            self.mmap = None;
         }
         self.wait_unlocked(wait, interrupt)
     }

@@ -12,7 +12,7 @@ pub(crate) const STANDSTILL: u32 = 100;
 /// How long is waited where memory comes back, but always to others.
 pub(crate) const LONGEST_NS: u64 = 30_000_000_000;
 
-/// The waits of a thread that needs memory and holds no lock that a fault waits for.
+/// The waits of a thread that needs memory. They come to an end: it may hold locks that faults wait for, as a fork does.
 pub(crate) struct Patience<'a> {
     clock: &'a dyn Clock,
     began: u64,

@@ -525,7 +525,8 @@ impl Node {
         if failed == 0 {
             cache.end_writeback(folio, sent, 0);
         } else {
-            // A thread that has a folio's lock waits neither for the end of a write-back nor for a batch.
+            // This thread has a batch. The folio is mapped: a thread that has it locked waits neither for the end of a write-back nor
+            // for a batch. Read-ahead does wait for one with folios locked, but these are being read.
             while !folio.try_lock() {
                 unlocked(cache, folio, &NeverInterrupted);
             }

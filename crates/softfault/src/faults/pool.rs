@@ -17,7 +17,7 @@
 //! own: many messages come by one call, many reads are begun by one and arrive by one.
 //!
 //! A thread that was idle is never needed for a fault to end: serving waits for disks and for memory,
-//! and for no other message; reads that were begun have the thread of the ring, which waits for nothing else. So few threads are
+//! and for no other message; reads that were begun have the thread of the ring, which waits besides only for reclaim by others. So few threads are
 //! slow and not stuck. Where a fault found no idle thread to wait in, a thread that has served starts another one, up to a bound, and only
 //! while another thread reads: starting one uses the heap, which may itself be in a map of ours.
 

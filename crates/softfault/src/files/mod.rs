@@ -39,7 +39,8 @@ use writable::{WriteBehind, about_to_end_at};
 
 /// The files of an engine.
 pub(crate) struct Files {
-    /// Its table is locked for look-ups and for entering VMAs. Windows are made and
+    /// Its table is locked for look-ups, for entering VMAs and taking them out, and over waits for folios when a file is
+    /// truncated, or a window becomes idle with pins left. Windows are made and
     /// dropped without that: a thread of low priority that is preempted over a system
     /// call must not keep the others from mapping.
     shared: Arc<SharedTable>,

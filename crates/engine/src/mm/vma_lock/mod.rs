@@ -7,11 +7,12 @@
 //! | [`baseline`] | a semaphore in an allocation of its own, and a flag: its baseline |
 //! | [`biased`] | the count, and for VMAs that many processors read a word of each |
 //!
-//! Lock rules are the same. **Readers** are faults and never wait: for reading a
+//! Lock rules are the same. **Readers** are faults, and do not wait to get the lock: for reading a
 //! VMA is locked with or without `mmap_lock`. **Writers** hold `mmap_lock` for
-//! write, wait for the readers that are there, and keep others out until
-//! `mmap_lock` is let go. A thread that holds a VMA for reading must not wait for
-//! `mmap_lock`.
+//! write, or share it (`mm/shared.rs`), wait for the readers that are there, and keep others out until
+//! `mmap_lock` is let go. A thread that holds a VMA for reading may sleep: in reclaim, in a few
+//! looks at the file, and with some policies over its waits. It must not wait for
+//! `mmap_lock`, nor for a thread that may.
 
 pub mod baseline;
 pub mod biased;
