@@ -92,7 +92,7 @@ pub struct Budget {
     /// The members that can give memory back that is charged here. Its lock is taken before
     /// any lock of reclaim. No thread waits for it that has a folio locked.
     members: Mutex<Vec<Arc<dyn Member>>>,
-    /// As many. Changed with `members` locked.
+    /// The number of members: a hint. Changed with `members` locked.
     sharers: AtomicUsize,
 }
 
@@ -416,15 +416,6 @@ impl Budget {
     pub fn is_shared(&self) -> bool {
         // Relaxed: as above.
         self.sharers.load(Ordering::Relaxed) > 1
-    }
-
-    /// True if several share this budget, or one around it.
-    pub fn is_in_family(&self) -> bool {
-        self.is_shared()
-            || self
-                .parent
-                .as_ref()
-                .is_some_and(|parent| parent.is_in_family())
     }
 
     /// Takes about `pages` pages from the members that hold most, until so many

@@ -289,8 +289,8 @@ impl Wait {
             return false;
         };
         let takes_io = node.dirty_pages() > 0 || node.anonymous_pages() > 0;
-        // The thread may have begun reads, whose folios are locked. Of others in the family, too, it makes no room: that may take I/O.
-        !takes_io && !node.budget.is_in_family() && node.make_room_with_folios(need)
+        // The thread may have begun reads, whose folios are locked. Nor does it make room in others of its family: that may take I/O.
+        !takes_io && !node.squeezes_others(need) && node.make_room_with_folios(need)
     }
 
     /// True if this is for the length of a file, whose lock comes before those of the space: its holder may want `mmap_lock`.

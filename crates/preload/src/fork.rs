@@ -4,6 +4,7 @@
 //!              pthread_atfork(3) calls, in fork(3):        _Fork(3), clone(2) without CLONE_VM:
 //!   before     streams, table, the engine's, heap          the same but streams, by `before`
 //!   after      heap, the engine's, table, streams          `in_parent`, `in_child`
+//!              (in the child glibc has unlocked the streams before)
 //! ```
 
 use crate::inside::{self, Inside};

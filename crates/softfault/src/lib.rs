@@ -105,7 +105,8 @@
 //!   [`Command`](std::process::Command) touch no map and cost nothing.
 //!
 //!   The program's own fork handlers (`pthread_atfork`) must not touch maps if
-//!   they were registered before the first engine was built. With musl, no other thread
+//!   they were registered before the first engine was built, nor wait for a thread that
+//!   opens, closes or flushes streams. With musl, no other thread
 //!   may call `fflush(NULL)` meanwhile.
 //! - **POSIX locks** (fcntl(2)) of the program on a file that it maps are kept, although in Linux any
 //!   close of a descriptor of the file in the process drops them. Two cases are not covered:

@@ -23,6 +23,7 @@ mod lives;
 mod malloc;
 mod moved;
 mod odd_calls;
+mod own_names;
 mod partly;
 mod private;
 mod programs;

@@ -301,7 +301,7 @@ impl Anonymous {
 
     /// True if a page was read from a file, or is being read. The caller has locked the page, so that nobody begins to now.
     pub(crate) fn is_read_of_file(&self, page: usize) -> bool {
-        // As above: a folio that is put in later sees the page's lock.
+        // Both looks have the lock of the bucket: a folio that is put in after this one sees the page's lock.
         let cache = self.swap_cache.as_ref().filter(|_| self.origin().is_some());
         cache.is_some_and(|cache| cache.is_read(page))
     }

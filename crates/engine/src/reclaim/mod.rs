@@ -36,7 +36,7 @@ pub use ghost::Ghosts;
 pub use lists::{Heads, ListPages, Lists, Want};
 pub(crate) use write_back::Dirty;
 
-use crate::budget::{InHand, Need};
+use crate::budget::{Budget, InHand, Need};
 use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
 use crate::page::Order;
@@ -101,11 +101,7 @@ impl Node {
         if self.has_room(need) {
             return true;
         }
-        let pages = match need {
-            Need::Pages(pages) => pages,
-            Need::Frame if self.pool_may_grow() => CHUNK_PAGES + 1,
-            Need::Frame | Need::Folio | Need::Clean => 0,
-        };
+        let pages = self.pages_for(need);
         if self.squeeze(pages, in_hand) > 0 && self.has_room(need) {
             return true;
         }
@@ -136,6 +132,21 @@ impl Node {
             }
         };
         freed || had_room.get() || self.has_room(need)
+    }
+
+    /// Pages of the budget that room for a fault takes.
+    fn pages_for(&self, need: Need) -> usize {
+        match need {
+            Need::Pages(pages) => pages,
+            Need::Frame if self.pool_may_grow() => CHUNK_PAGES + 1,
+            Need::Frame | Need::Folio | Need::Clean => 0,
+        }
+    }
+
+    /// True if room for a fault is to be made in others of a family first.
+    pub(crate) fn squeezes_others(&self, need: Need) -> bool {
+        let short = self.budget.short_of(self.pages_for(need) as u64);
+        short.is_some_and(Budget::is_shared)
     }
 
     fn has_room(&self, need: Need) -> bool {

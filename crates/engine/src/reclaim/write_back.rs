@@ -526,7 +526,7 @@ impl Node {
             cache.end_writeback(folio, sent, 0);
         } else {
             // This thread has a batch. The folio is mapped: a thread that has it locked waits neither for the end of a write-back nor
-            // for a batch. Read-ahead does wait for one with folios locked, but these are being read.
+            // for a batch. Read-ahead does wait for one with folios locked, but these are read, or are to be.
             while !folio.try_lock() {
                 unlocked(cache, folio, &NeverInterrupted);
             }

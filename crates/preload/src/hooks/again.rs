@@ -288,7 +288,18 @@ pub fn with_bytes_copied<T: Answer>(
 
 /// The same of a string.
 pub fn with_text<T: Answer>(text: *const c_char, call: impl FnOnce(*const c_char) -> T) -> T {
-    if !mode::is_signals() || !marked::may_be_taken(text as usize, 1) {
+    match mode::is_signals() {
+        true => with_text_copied(text, call),
+        false => call(text),
+    }
+}
+
+/// The same however faults are served: for a call that has a lock of the C library's meanwhile which a fork waits for.
+pub fn with_text_copied<T: Answer>(
+    text: *const c_char,
+    call: impl FnOnce(*const c_char) -> T,
+) -> T {
+    if !marked::may_be_taken(text as usize, 1) {
         return call(text);
     }
     // SAFETY: the program hands it to the C library to be read.

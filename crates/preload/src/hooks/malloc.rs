@@ -1,7 +1,7 @@
 //! malloc(3) and its like: blocks of `--min-size` are memory that was taken (`blocks.rs`), where `--anonymous` says so and
 //! the C library's malloc is the program's. All others are the C library's: a comparison is in between.
 
-use super::next::hooks;
+use super::next::{Next, hooks};
 use crate::decide::{LEAST as LEAST_MAPPING, PAGE};
 use crate::{blocks, early, marked, options, program};
 use core::ptr::null_mut;
@@ -14,6 +14,8 @@ static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Before the program's own code runs.
 pub fn prepare() {
     find();
+    FIRST_FREE.find();
+    FIRST_REALLOC.find();
     let options = options::get();
     if options.anonymous && !program::has_own_malloc() {
         let least = usize::try_from(options.min_size).unwrap_or(usize::MAX);
@@ -95,6 +97,11 @@ unsafe fn reallocate(block: *mut c_void, bytes: usize) -> Option<*mut c_void> {
     }
 }
 
+/// Of an allocator that is in front of ours, and has some of these functions: its blocks are its own.
+static FIRST_FREE: Next<unsafe extern "C-unwind" fn(*mut c_void)> = Next::first(c"free");
+static FIRST_REALLOC: Next<unsafe extern "C-unwind" fn(*mut c_void, size_t) -> *mut c_void> =
+    Next::first(c"realloc");
+
 hooks! {
     /// malloc(3).
     fn malloc(bytes: size_t) -> *mut c_void = |next| {
@@ -130,17 +137,17 @@ hooks! {
 
     /// free(3), by a name that old programs have.
     fn cfree(block: *mut c_void) = |_next| {
-        free(block)
+        FIRST_FREE.get()(block)
     };
 
     /// free_sized(3), of C23; here also where the C library has none.
     fn free_sized(block: *mut c_void, _bytes: size_t) = |_next| {
-        free(block)
+        FIRST_FREE.get()(block)
     };
 
     /// free_aligned_sized(3), of C23; here also where the C library has none.
     fn free_aligned_sized(block: *mut c_void, _align: size_t, _bytes: size_t) = |_next| {
-        free(block)
+        FIRST_FREE.get()(block)
     };
 
     /// calloc(3): taken memory is zeros.
@@ -163,7 +170,7 @@ hooks! {
     /// reallocarray(3).
     fn reallocarray(block: *mut c_void, count: size_t, bytes: size_t) -> *mut c_void = |next| {
         match count.checked_mul(bytes) {
-            Some(bytes) => realloc(block, bytes),
+            Some(bytes) => FIRST_REALLOC.get()(block, bytes),
             None => next(block, count, bytes),
         }
     };

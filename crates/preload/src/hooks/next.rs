@@ -9,6 +9,8 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 /// The next function of a name, looked up once.
 pub struct Next<F> {
     name: &'static CStr,
+    /// Where it is looked for.
+    from: LookUp,
     /// The replacement as long as the function cannot be looked up.
     early: early::EarlyCall,
     /// It is being looked up: when the library is loaded, by one thread, where no thread-local value can be looked at yet.
@@ -19,11 +21,29 @@ pub struct Next<F> {
     kind: PhantomData<F>,
 }
 
+/// Where a function is looked for.
+enum LookUp {
+    /// In the libraries behind ours.
+    Behind,
+    /// In all.
+    First,
+}
+
 impl<F: Copy> Next<F> {
     /// That of a name. `F` is the function's type.
     pub const fn new(name: &'static CStr) -> Self {
+        Self::of(name, LookUp::Behind)
+    }
+
+    /// The one that the program calls: ours, or that of a library in front of ours.
+    pub const fn first(name: &'static CStr) -> Self {
+        Self::of(name, LookUp::First)
+    }
+
+    const fn of(name: &'static CStr, from: LookUp) -> Self {
         Self {
             name,
+            from,
             early: early::EarlyCall::of(name),
             looking: AtomicBool::new(false),
             addr: AtomicUsize::new(0),
@@ -49,8 +69,12 @@ impl<F: Copy> Next<F> {
         if !early::can_look_up() || self.looking.swap(true, Relaxed) {
             return (self.early.function()).unwrap_or(missing as *const () as usize);
         }
+        let from = match self.from {
+            LookUp::Behind => libc::RTLD_NEXT,
+            LookUp::First => libc::RTLD_DEFAULT,
+        };
         // SAFETY: looks a name up.
-        let mut addr = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
+        let mut addr = unsafe { libc::dlsym(from, self.name.as_ptr()) } as usize;
         self.looking.store(false, Relaxed);
         if addr == 0 {
             addr = missing as *const () as usize;

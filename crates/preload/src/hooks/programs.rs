@@ -1,6 +1,6 @@
 //! Calls that execute a program, where faults are signals (`again.rs`): its path, its arguments, its environment.
 
-use super::again::{Reads, again_by_error, reading, with_text};
+use super::again::{Reads, again_by_error, reading, with_text, with_text_copied};
 use super::next::hooks;
 use libc::{FILE, c_char, c_int, c_void, pid_t};
 
@@ -48,9 +48,9 @@ hooks! {
         with_text(command, |command| next(command))
     };
 
-    /// popen(3), the same.
+    /// popen(3), the same. Its child reads the command while the list of such streams is locked, which newer C libraries lock at a fork.
     fn popen(command: *const c_char, how: *const c_char) -> *mut FILE = |next| {
-        with_text(command, |command| next(command, how))
+        with_text_copied(command, |command| next(command, how))
     };
 }
 

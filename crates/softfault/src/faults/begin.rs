@@ -3,7 +3,7 @@
 use super::pool::ServingThreads;
 use super::under_way::{Held, Touch};
 use crate::process::Process;
-use crate::uffd::{LOOKS, MESSAGES};
+use crate::uffd::{LOOKS, MESSAGES, SEEN_FOR};
 use softfault_engine::fault::{self, Begun, FaultRead, FaultWait, NeverInterrupted, Outcome};
 use softfault_engine::stage::Stage;
 use softfault_engine::store::{Read, Store};
@@ -17,13 +17,22 @@ use sync::stage;
 /// pages behind it, are there already.
 pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
     let mmu = process.mmu();
-    let (mut again, Turn { mut most, mut next }) = (0, pool.turn());
+    let (mut again, turn) = (0, pool.turn());
+    let Turn {
+        mut most,
+        mut next,
+        mut seen,
+    } = turn;
     let mut soon = Soon::default();
     // Descriptors that may have messages.
     let mut ready = 0;
     loop {
         let Some(from) = first_from(ready, next) else {
-            ready = soon.after(|soon| mmu.wait_for_messages(again, soon));
+            let is_seen = again == 0 && seen.is_some_and(|at| at.elapsed() < SEEN_FOR);
+            if !is_seen {
+                seen = Some(Instant::now());
+            }
+            ready = soon.after(|soon| mmu.wait_for_messages(again, is_seen, soon));
             again = again.saturating_add(1);
             continue;
         };
@@ -45,7 +54,11 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
             most = (2 * most).min(MESSAGES);
             continue;
         };
-        pool.stop_reading(Turn { most: 1, next });
+        pool.stop_reading(Turn {
+            most: 1,
+            next,
+            seen,
+        });
         pool.end(process, &touch, waiting.wait());
         let late = &touches[..late];
         return late.iter().for_each(|touch| pool.serve(process, touch));
@@ -104,11 +117,17 @@ pub(super) struct Turn {
     /// The descriptor that it looks at first. Each reader goes on after the last one: of readers that all began with the first
     /// descriptor, and left after a few messages, none would come to the last while the first has any.
     pub(super) next: u8,
+    /// When the numbers of all descriptors were looked at last.
+    pub(super) seen: Option<Instant>,
 }
 
 impl Default for Turn {
     fn default() -> Self {
-        Self { most: 1, next: 0 }
+        Self {
+            most: 1,
+            next: 0,
+            seen: None,
+        }
     }
 }
 

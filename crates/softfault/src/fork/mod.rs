@@ -81,7 +81,7 @@ static WATCHED: Done = Done::new();
 /// threads: the handlers of a fork that has begun already are not called again.
 pub fn watch() {
     WATCHED.once(|| {
-        streams::unlock_in_child_first();
+        streams::forget_in_child_first();
         // SAFETY: the handlers are plain functions that live as long as the
         // process.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };

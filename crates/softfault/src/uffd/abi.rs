@@ -461,9 +461,13 @@ pub fn read((fd, from): (&Working, u8), most: usize, mut each: impl FnMut(Messag
     }
 }
 
-/// The longest sleep for messages, in milliseconds: by numbers that were looked at, which may become another file's, which has
-/// nothing to say, between the look and the sleep; and by numbers that meant the descriptors when they were last used.
-const LONGEST_SLEEP: [c_int; 2] = [1000, 20];
+/// The longest sleep for messages, in milliseconds, by numbers that were looked at: one may become another file's, which has
+/// nothing to say, between the look and the sleep.
+const LONGEST_SLEEP: c_int = 1000;
+/// The same by numbers that were not looked at just now.
+const SLEEP_UNSEEN: c_int = 20;
+/// Numbers are looked at again after this time.
+pub const SEEN_FOR: Duration = Duration::from_millis(SLEEP_UNSEEN as u64);
 /// The shortest and the longest sleep where no number is to be had, in microseconds.
 const WITHOUT_NUMBER: [u32; 2] = [50, 1000];
 
@@ -477,9 +481,9 @@ pub const LOOKS: Duration = Duration::from_micros(50);
 /// Sleeps until there may be a message, for the `again`th time since the last. Of which there may be one: a bit each. Where one may come
 /// `soon`, looks for a moment first.
 ///
-/// The first time, the numbers are not looked at, which would take longer than all else: to poll another file does no harm, and
-/// whoever reads looks.
-pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32, soon: bool) -> u8 {
+/// Numbers that were `seen` to mean the descriptors a moment ago are not looked at, which would take longer than all else: another
+/// file is polled at worst, and [`read`] looks at the number.
+pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32, seen: bool, soon: bool) -> u8 {
     let mut polled = [libc::pollfd {
         fd: -1,
         events: libc::POLLIN,
@@ -487,12 +491,9 @@ pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32, soon: bool) 
     }; MESSAGE_DESCRIPTORS];
     let mut count = 0;
     for fd in fds.take(MESSAGE_DESCRIPTORS) {
-        let last = (again == 0).then(|| fd.last_number()).flatten();
+        let last = seen.then(|| fd.last_number()).flatten();
         let Some(number) = last.or_else(|| fd.here()) else {
-            let [shortest, longest] = WITHOUT_NUMBER;
-            // SAFETY: sleeps.
-            unsafe { libc::usleep((shortest << (again / 8).min(16)).min(longest)) };
-            return u8::MAX;
+            return sleep_without_number(again);
         };
         polled[count].fd = number;
         count += 1;
@@ -508,15 +509,24 @@ pub fn wait<'a>(fds: impl Iterator<Item = &'a Working>, again: u32, soon: bool) 
         ready = poll(0);
     }
     if ready == 0 {
-        ready = poll(LONGEST_SLEEP[usize::from(again == 0)]);
+        ready = poll(if seen { SLEEP_UNSEEN } else { LONGEST_SLEEP });
     }
     if ready < 0 {
-        return u8::MAX;
+        // The process may have fewer descriptors by now than are polled here.
+        return sleep_without_number(again);
     }
     let polled = polled.iter().enumerate();
     polled.fold(0, |bits, (at, polled)| {
         bits | u8::from(polled.revents != 0) << at
     })
+}
+
+/// Sleeps where messages cannot be waited for, each time for longer: all descriptors are to be read.
+fn sleep_without_number(again: u32) -> u8 {
+    let [shortest, longest] = WITHOUT_NUMBER;
+    // SAFETY: sleeps.
+    unsafe { libc::usleep((shortest << (again / 8).min(16)).min(longest)) };
+    u8::MAX
 }
 
 /// UFFDIO_POISON: a touch of the missing page is a SIGBUS from now on, and a system call's EFAULT, until it is zapped.

@@ -15,9 +15,9 @@ impl UffdMmu {
     }
 
     /// Sleeps until there may be a message, for the `again`th time since the last; of which descriptors there may be one, a bit each. Where
-    /// one may come `soon`, looks for a moment first.
-    pub fn wait_for_messages(&self, again: u32, soon: bool) -> u8 {
-        abi::wait(self.opened(), again, soon)
+    /// one may come `soon`, looks for a moment first. Numbers that were `seen` a moment ago, all of them, are not looked at.
+    pub fn wait_for_messages(&self, again: u32, seen: bool, soon: bool) -> u8 {
+        abi::wait(self.opened(), again, seen, soon)
     }
 
     /// Lets a touch of this page fail, by the kernel as by the program. False where it cannot be told to.
