@@ -1,4 +1,4 @@
-//! Functions of the C library's names that are not the C library's: `own_names.c`.
+//! What a program has of its own: functions of the C library's names (`own_names.c`), a userfaultfd (`uffd.c`).
 
 use crate::{compile, directory, file, same_each_way, softfault_run, ways};
 use std::process::Command;
@@ -46,4 +46,20 @@ fn an_allocator_in_front_has_some_of_the_functions() {
         assert_eq!(with.status, without.status, "{how}: {with:?}");
         assert_eq!(with.stdout, without.stdout, "{how}");
     }
+}
+
+/// A userfaultfd of the program's own. Failed before: the memory had one.
+#[test]
+fn a_program_serves_its_own_faults() {
+    let directory = directory("own-uffd");
+    let Some(program) = compile("uffd.c", &directory.join("program"), &["-pthread"]) else {
+        return;
+    };
+    let swap = format!("{}:100M", directory.display());
+    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
+    same_each_way(&directory, &[program.as_ref()], &options, |stats, how| {
+        let handed_back = stats[0].handed_back();
+        // Where it may have none, it registers nothing.
+        assert!(handed_back == 2 || handed_back == 0, "{how}: {handed_back}");
+    });
 }

@@ -21,7 +21,7 @@ const CAP_HEAD: usize = 2 * size_of::<c_int>();
 const CAP_DATA: usize = 6 * size_of::<c_int>();
 
 /// Bytes that an ioctl(2) reads or writes, by its number, as most are made.
-fn ioctl_bytes(request: c_ulong) -> usize {
+pub fn ioctl_bytes(request: c_ulong) -> usize {
     match (request >> 30 & 3, request >> 16 & 0x3FFF) {
         (1.., bytes) if bytes > 0 => bytes as usize,
         _ => UNKNOWN,
@@ -171,8 +171,6 @@ reading! {
     fn connect(fd: c_int, to: *const sockaddr, bytes: socklen_t) -> c_int => Bytes(to.cast(), bytes as usize);
     /// setsockopt(2).
     fn setsockopt(fd: c_int, level: c_int, name: c_int, from: *const c_void, bytes: socklen_t) -> c_int => Bytes(from, bytes as usize);
-    /// ioctl(2). In C its last argument may be missing: then it is not looked at.
-    fn ioctl(fd: c_int, request: c_ulong, with: *mut c_void) -> c_int => Bytes(with, ioctl_bytes(request)), Into(with, ioctl_bytes(request));
     /// epoll_ctl(2).
     fn epoll_ctl(fd: c_int, how: c_int, of: c_int, event: *mut epoll_event) -> c_int => Bytes(event.cast(), size_of::<epoll_event>());
     /// mq_send(3).

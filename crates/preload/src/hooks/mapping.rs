@@ -261,6 +261,16 @@ fn on_range(
     }
 }
 
+/// The program's own userfaultfd is to serve the faults of a range, by `kernel`: the kernel has one for a mapping.
+pub fn served_by_program(
+    addr: *const c_void,
+    bytes: size_t,
+    kernel: impl FnOnce() -> c_int,
+) -> c_int {
+    ahead(addr, bytes, |_, _| true);
+    on_range(addr, bytes, handed_back, kernel)
+}
+
 /// Before a call for which private memory is handed over, where `is_wanted` says so.
 #[inline]
 fn ahead(

@@ -10,6 +10,7 @@
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
 //! | `bounce` | the memory for that | |
+//! | `uffd` | ioctl(2): memory whose faults the program serves itself | always |
 //! | `limits` | limits on the size of files | where private memory was taken |
 //! | `by_error` | calls that answer the number of an error | where faults are signals |
 //! | `checked` | forms of calls that check bounds | where faults are signals |
@@ -53,6 +54,7 @@ mod resolver;
 mod served;
 mod signals;
 mod thread_exit;
+mod uffd;
 mod waits;
 mod writes;
 
@@ -65,6 +67,7 @@ pub fn prepare() {
     direct::find();
     memory::find();
     arguments::find();
+    uffd::find();
     programs::find_all();
     raw::find();
     paths::find_all();
