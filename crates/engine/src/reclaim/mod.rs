@@ -134,21 +134,6 @@ impl Node {
         freed || had_room.get() || self.has_room(need)
     }
 
-    /// Pages of the budget that room for a fault takes.
-    fn pages_for(&self, need: Need) -> usize {
-        match need {
-            Need::Pages(pages) => pages,
-            Need::Frame if self.pool_may_grow() => CHUNK_PAGES + 1,
-            Need::Frame | Need::Folio | Need::Clean => 0,
-        }
-    }
-
-    /// True if room for a fault is to be made in others of a family first.
-    pub(crate) fn squeezes_others(&self, need: Need) -> bool {
-        let short = self.budget.short_of(self.pages_for(need) as u64);
-        short.is_some_and(Budget::is_shared)
-    }
-
     fn has_room(&self, need: Need) -> bool {
         match need {
             Need::Pages(pages) => self.budget.free() >= pages as u64,
@@ -230,6 +215,21 @@ impl Node {
     /// fresh; returns how many. Chunks of frames stay in the pool.
     pub(crate) fn evict_oldest(&self) -> usize {
         self.evict(Want::Any, 0, || false).folios
+    }
+
+    /// Pages of the budget that room for a fault takes.
+    fn pages_for(&self, need: Need) -> usize {
+        match need {
+            Need::Pages(pages) => pages,
+            Need::Frame if self.pool_may_grow() => CHUNK_PAGES + 1,
+            Need::Frame | Need::Folio | Need::Clean => 0,
+        }
+    }
+
+    /// True if room for a fault is to be made in others of a family first.
+    pub(crate) fn squeezes_others(&self, need: Need) -> bool {
+        let short = self.budget.short_of(self.pages_for(need) as u64);
+        short.is_some_and(Budget::is_shared)
     }
 
     /// Gives chunks back that were not wanted of late.
