@@ -1,7 +1,9 @@
 //! How faults of this process reach us: settled when the library is loaded, by the system's permissions.
 
+use crate::call;
 use crate::options::{self, Mode};
 use core::ffi::{CStr, c_int, c_long};
+use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// 0: not known yet.
@@ -79,7 +81,29 @@ pub fn can_begin_in_child(memory: usize) -> bool {
         }
     };
     let swap = options::get().swap.as_ref();
-    faults && !has_few_descriptors() && swap.is_some_and(|swap| swap.is_available(memory))
+    faults
+        && !has_few_descriptors()
+        && has_address_space(memory)
+        && swap.is_some_and(|swap| swap.is_available(memory))
+}
+
+/// Bytes that the engine of a child maps at most, beside its budget: tables, frames and stacks.
+const ENGINE: usize = 64 << 20;
+
+/// True if an engine more can be mapped, where the process has a limit on that. An allocation that failed in the child would end it.
+fn has_address_space(memory: usize) -> bool {
+    let is_limited = |what| limit(what) != libc::RLIM_INFINITY;
+    if !is_limited(libc::RLIMIT_AS) && !is_limited(libc::RLIMIT_DATA) {
+        return true;
+    }
+    let bytes = memory.saturating_add(ENGINE);
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: memory of its own, which goes again.
+    unsafe {
+        let room = call::mmap(null_mut(), bytes, protection, flags, -1, 0);
+        room != libc::MAP_FAILED && softfault::system_call!(libc::SYS_munmap, room, bytes) == 0
+    }
 }
 
 /// True if the process may have too few descriptors for an engine and its files.

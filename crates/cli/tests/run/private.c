@@ -471,6 +471,32 @@ static void forks(void)
     printf("vfork %d\n", words[100] == 9);
 }
 
+/* No more can be mapped, so that a child cannot have an engine of its own. */
+static void forks_at_a_limit(void)
+{
+    const int limits[2] = {RLIMIT_DATA, RLIMIT_AS};
+    for (int i = 0; i < 2; i++) {
+        uint64_t *words = anon(ANON);
+        fill(words, ANON, i);
+        struct rlimit before, limit;
+        getrlimit(limits[i], &before);
+        limit = before;
+        limit.rlim_cur = 4096;
+        answer("setrlimit", setrlimit(limits[i], &limit));
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            check("child", words, ANON, i);
+            fflush(stdout);
+            _exit(4);
+        }
+        wait_for(child);
+        answer("setrlimit", setrlimit(limits[i], &before));
+        check("parent", words, ANON, i);
+        munmap(words, ANON);
+    }
+}
+
 static void advise(void)
 {
     uint64_t *words = anon(ANON);
@@ -882,7 +908,7 @@ static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"pressure", pressure}, {"calls", calls}, {"receives", receives}, {"receives-others", receives_others}, {"forks", forks}, {"advise", advise}, {"unmap-parts", unmap_parts},
     {"protect", protect}, {"fixed-over", fixed_over}, {"move", move}, {"lock", lock}, {"threads", threads},
     {"change-under-writers", change_under_writers}, {"stacks", stacks}, {"written", written}, {"declined", declined},
-    {"no-mappings", no_mappings}, {"streams", streams},
+    {"no-mappings", no_mappings}, {"streams", streams}, {"forks-at-a-limit", forks_at_a_limit},
 };
 
 #include "run_case.h"

@@ -150,6 +150,15 @@ fn children_go_on_with_their_parents_writes() {
     }
 }
 
+/// Failed before: the child was ended by a signal. Now the memory is handed over before.
+#[test]
+fn children_that_can_map_no_more_have_their_parents_memory() {
+    let Some(private) = private() else { return };
+    for how in ways() {
+        private.runs("forks-at-a-limit", how, 2, 2);
+    }
+}
+
 /// Failed before: the fork kept memory still and waited for the list of streams, which a thread had that waited for a
 /// stream, whose thread waited for the memory.
 #[test]
