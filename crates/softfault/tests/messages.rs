@@ -361,3 +361,39 @@ fn a_map_with_a_window_of_its_own_reaches_past_the_end() {
         },
     );
 }
+
+/// The reads of this process, of all its threads: calls of read(2) and its like.
+fn reads() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    let line = io.lines().find_map(|line| line.strip_prefix("syscr: "));
+    line.unwrap().parse().unwrap()
+}
+
+/// A page that is not cached is waited for by one thread while another reads messages on: that one read all descriptors first, of which
+/// one had something, and 11 reads were made for a fault.
+#[test]
+fn a_fault_takes_few_reads() {
+    alone("a_fault_takes_few_reads", || {
+        let builder = Engine::builder().reads(Reads::Cached).by_kernel(false);
+        let builder = builder.small_maps(0).faults(Faults::Messages);
+        let Ok(engine) = builder.memory(BUDGET).build() else {
+            softfault_skip::skipped("messages", "the kernel's faults cannot be served here");
+            return;
+        };
+        let file = made_file("few-reads", BYTES);
+        // SAFETY: an advice.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { engine.map(&file) }.unwrap();
+        map.advise(Advice::Random).unwrap();
+        let before = (engine.stats().faults, reads());
+        for touch in 0..1000 {
+            check(&map, touch * 37 % (BYTES / PAGE_SIZE) * PAGE_SIZE + 11);
+        }
+        let (faults, reads) = (engine.stats().faults - before.0, reads() - before.1);
+        assert!(faults >= 1000, "{faults} faults");
+        // The message, a look into the page cache, the page itself, and some by chance.
+        assert!(reads <= 4 * faults, "{reads} reads for {faults} faults");
+        println!("{reads} reads for {faults} faults");
+    });
+}
