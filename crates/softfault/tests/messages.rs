@@ -362,11 +362,11 @@ fn a_map_with_a_window_of_its_own_reaches_past_the_end() {
     );
 }
 
-/// The reads of this process, of all its threads: calls of read(2) and its like.
-fn reads() -> u64 {
-    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+/// The reads of this process, of all its threads: calls of read(2) and its like. `None` where the kernel does not count them.
+fn reads() -> Option<u64> {
+    let io = std::fs::read_to_string("/proc/self/io").ok()?;
     let line = io.lines().find_map(|line| line.strip_prefix("syscr: "));
-    line.unwrap().parse().unwrap()
+    line?.parse().ok()
 }
 
 /// A page that is not cached is waited for by one thread while another reads messages on: that one read all descriptors first, of which
@@ -386,14 +386,17 @@ fn a_fault_takes_few_reads() {
         // SAFETY: nobody writes to the file.
         let map = unsafe { engine.map(&file) }.unwrap();
         map.advise(Advice::Random).unwrap();
-        let before = (engine.stats().faults, reads());
+        let Some(reads_before) = reads() else {
+            return softfault_skip::skipped("program", "there is no /proc/self/io");
+        };
+        let faults_before = engine.stats().faults;
         for touch in 0..1000 {
             check(&map, touch * 37 % (BYTES / PAGE_SIZE) * PAGE_SIZE + 11);
         }
-        let (faults, reads) = (engine.stats().faults - before.0, reads() - before.1);
+        let faults = engine.stats().faults - faults_before;
+        let reads = reads().expect("it was there") - reads_before;
         assert!(faults >= 1000, "{faults} faults");
         // The message, a look into the page cache, the page itself, and some by chance.
         assert!(reads <= 4 * faults, "{reads} reads for {faults} faults");
-        println!("{reads} reads for {faults} faults");
     });
 }
