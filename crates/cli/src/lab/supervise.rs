@@ -66,8 +66,11 @@ impl Drop for Guard<'_> {
     }
 }
 
+/// The least time for a check. How long it takes depends on the memory to be read, and not on how long the run was to last.
+const CHECK: Duration = Duration::from_secs(60);
+
 /// Runs `job` in `group` and calls `tick` ten times a second meanwhile. A child that has not ended after
-/// `give_up` is killed; one whose run is over then, and that only checks what it did, has as long again.
+/// `give_up` is killed; one whose run is over then, and that only checks what it did, has as long again, or [`CHECK`].
 pub fn run(
     job: &Job,
     counters: &Counters,
@@ -104,7 +107,7 @@ pub fn run(
                 return Ok(abandon(guard, job, counters));
             }
             checks = true;
-            end += give_up;
+            end += give_up.max(CHECK);
         }
         watch.wait(end);
         tick();

@@ -17,12 +17,12 @@ use sync::stage;
 /// pages behind it, are there already.
 pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
     let mmu = process.mmu();
-    let (mut again, turn) = (0, pool.turn());
     let Turn {
         mut most,
         mut next,
         mut seen,
-    } = turn;
+    } = pool.turn();
+    let mut again = 0;
     let mut soon = Soon::default();
     // Descriptors that may have messages.
     let mut ready = 0;

@@ -17,8 +17,8 @@
 //! own: many messages come by one call, many reads are begun by one and arrive by one.
 //!
 //! A thread that was idle is never needed for a fault to end: serving waits for disks and for memory,
-//! and for no other message; reads that were begun have the thread of the ring, which waits besides only for reclaim by others. So few threads are
-//! slow and not stuck. Where a fault found no idle thread to wait in, a thread that has served starts another one, up to a bound, and only
+//! and for no other message; reads that were begun have the thread of the ring, which waits besides only for reclaim by
+//! others. So a pool of few threads is slow, but not stuck. Where a fault found no idle thread to wait in, a thread that has served starts another one, up to a bound, and only
 //! while another thread reads: starting one uses the heap, which may itself be in a map of ours.
 
 use super::begin::{self, Batch, Turn};
