@@ -121,6 +121,7 @@ fn adopt(table: &mut Table, reserved: Range<usize>) -> Result<usize, Decline> {
     };
     table.private.add(PrivateMapping {
         live: Ranges::default(),
+        taken: Ranges::default(),
         holes: Ranges::default(),
         reserved: Ranges::of(reserved.clone()),
         protection: BOTH,

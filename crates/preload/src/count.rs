@@ -22,6 +22,7 @@ pub enum Decline {
     NoFaults,
     NoSwap,
     SwapFull,
+    TablesFull,
     ForeignMalloc,
     Error,
 }
@@ -81,6 +82,11 @@ impl Decline {
             Self::SwapFull,
             "swap_full",
             "--swap has no room for all of it",
+        ),
+        (
+            Self::TablesFull,
+            "tables_full",
+            "the tables of all that is taken could be more than half of the budget",
         ),
         (
             Self::ForeignMalloc,

@@ -45,6 +45,7 @@ fn is_told(why: Decline) -> bool {
             | Decline::NoAssurance
             | Decline::NoFaults
             | Decline::SwapFull
+            | Decline::TablesFull
             | Decline::Error
     )
 }
@@ -87,6 +88,7 @@ fn how(why: Decline) -> Option<String> {
             "--assume-immutable takes it; use it only if no process writes to the file".to_owned()
         }
         Decline::PrivateWritable => "--swap DIR takes it".to_owned(),
+        Decline::TablesFull => "a larger --memory takes it".to_owned(),
         Decline::NoFaults => table::lock().refused.clone()?,
         Decline::Error if mode::has_few_descriptors() => {
             "RLIMIT_NOFILE is low, `ulimit -n 64` is enough".to_owned()
@@ -94,8 +96,8 @@ fn how(why: Decline) -> Option<String> {
         Decline::SwapFull => {
             let mut table = table::lock();
             let engine = take::engine_of_private(&mut table).ok()?;
-            let (promised, all) = table.private.swap(&engine)?;
-            if !private::fits_in_files(&engine, mode::limit(libc::RLIMIT_FSIZE)) {
+            let all = private::swap_bytes(&engine.stats())?;
+            if !private::fits_in_files(all, mode::limit(libc::RLIMIT_FSIZE)) {
                 return Some(
                     "RLIMIT_FSIZE is less than swap has: raise it with `ulimit -f`".into(),
                 );
@@ -103,7 +105,7 @@ fn how(why: Decline) -> Option<String> {
             let mib = |bytes: u64| bytes >> 20;
             format!(
                 "{} of {} MiB are promised to other memory; --swap DIR:SIZE makes it larger",
-                mib(promised),
+                mib(table.private.promised()),
                 mib(all)
             )
         }

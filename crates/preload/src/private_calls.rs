@@ -1,7 +1,7 @@
 //! The program's calls on private memory.
 
 use crate::give::{hand_over, unmap};
-use crate::private::PrivateMapping;
+use crate::private::{PrivateMapping, new_tables};
 use crate::ranges::Ranges;
 use crate::table::Table;
 use crate::{call, change};
@@ -303,7 +303,8 @@ fn grow(
 ) -> Option<usize> {
     let mapping = table.private.get(start)?;
     let more = new - old;
-    let room = table.private.has_room(mapping.map.engine(), more);
+    let tables = new_tables(more);
+    let room = (table.private).has_room(mapping.map.engine(), more, tables);
     room.ok()?;
     let mut mapping = table.private.remove(start)?;
     let before = mapping.room.clone();
@@ -323,6 +324,7 @@ fn grow(
         mapping.room = room.clone();
         let live = room.start..room.start + new;
         let behind = live.end..room.end;
+        mapping.taken = Ranges::of(live.clone());
         mapping.live = Ranges::of(live);
         mapping.holes = Ranges::default();
         if !behind.is_empty() {

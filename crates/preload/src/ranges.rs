@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 /// Ranges that do not touch each other, by address.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Ranges(Vec<Range<usize>>);
 
 impl Ranges {
@@ -25,6 +25,11 @@ impl Ranges {
     /// How many addresses there are.
     pub fn len(&self) -> usize {
         self.0.iter().map(Range::len).sum()
+    }
+
+    /// The ranges.
+    pub fn iter(&self) -> impl Iterator<Item = &Range<usize>> {
+        self.0.iter()
     }
 
     /// The parts of a range that are in it.

@@ -156,11 +156,12 @@ pub fn refuses(command: &mut Command, code: i32, why: &str) {
 
 /// The same, but for a line for each reason that is told for which one of the processes had mappings declined.
 pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessStats], what: &str) {
-    const TOLD: [&str; 5] = [
+    const TOLD: [&str; 6] = [
         "open_for_writing",
         "no_assurance",
         "no_faults",
         "swap_full",
+        "tables_full",
         "error",
     ];
     let said = text(&with.stderr);

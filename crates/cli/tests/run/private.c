@@ -904,11 +904,46 @@ static void declined(void)
     printf("%zu\n", nonzero(mapped, ANON));
 }
 
+/* More mappings, and a larger one, than there is room for tables. */
+static void tables(void)
+{
+    enum { MANY = 1000 };
+    static unsigned char *mapped[MANY];
+    size_t large = 16384 * UNIT, right = 0;
+    for (int round = 0; round < 2; round++) {
+        for (int number = 0; number < MANY; number++) {
+            mapped[number] = (unsigned char *)anon(2 * UNIT);
+            memset(mapped[number], number + round, PAGE);
+        }
+        for (int number = 0; number < MANY; number++) {
+            right += mapped[number][PAGE - 1] == (unsigned char)(number + round) && !mapped[number][PAGE];
+            munmap(mapped[number], 2 * UNIT);
+        }
+    }
+    /* Parts of a reservation: their tables lie together. */
+    unsigned char *reserved = map(260 * UNIT, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+    unsigned char *parts = (unsigned char *)(((uintptr_t)reserved + 4 * UNIT - 1) & -(4 * UNIT));
+    mprotect(parts, UNIT, BOTH);
+    for (int number = 0; number < MANY; number++) {
+        mprotect(parts + UNIT + number * UNIT / 4, UNIT / 8, BOTH);
+        parts[UNIT + number * UNIT / 4] = number;
+    }
+    for (int number = 0; number < MANY; number++)
+        right += parts[UNIT + number * UNIT / 4] == (unsigned char)number;
+    munmap(reserved, 260 * UNIT);
+    unsigned char *one = (unsigned char *)anon(large);
+    for (size_t at = 0; at < large; at += 4 * UNIT)
+        one[at] = at / UNIT + 1;
+    for (size_t at = 0; at < large; at += 4 * UNIT)
+        right += one[at] == (unsigned char)(at / UNIT + 1);
+    printf("right %zu\n", right);
+}
+
 static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"pressure", pressure}, {"calls", calls}, {"receives", receives}, {"receives-others", receives_others}, {"forks", forks}, {"advise", advise}, {"unmap-parts", unmap_parts},
     {"protect", protect}, {"fixed-over", fixed_over}, {"move", move}, {"lock", lock}, {"threads", threads},
     {"change-under-writers", change_under_writers}, {"stacks", stacks}, {"written", written}, {"declined", declined},
-    {"no-mappings", no_mappings}, {"streams", streams}, {"forks-at-a-limit", forks_at_a_limit},
+    {"no-mappings", no_mappings}, {"streams", streams}, {"forks-at-a-limit", forks_at_a_limit}, {"tables", tables},
 };
 
 #include "run_case.h"

@@ -207,6 +207,24 @@ fn others_write_to_a_file_that_was_copied() {
     assert_eq!((stats.taken(), stats.handed_back()), (1, 1));
 }
 
+/// Tables are not evicted: without memory for more of them, mappings are declined, and those that were taken are served.
+#[test]
+fn tables_leave_half_of_the_budget() {
+    let Some(private) = private() else { return };
+    let swap = private.swap("16G");
+    for how in ways() {
+        let options = ["--anonymous", "--swap", &swap, "--faults", how];
+        let stats = private.run("tables", &private.data, &options).pop();
+        let stats = stats.unwrap();
+        // Of 1,000 mappings twice, and one of 8 GiB. All of the 1,001 parts of a reservation are taken.
+        let taken = 2 * 256;
+        let declined = [("tables_full".to_owned(), 2_001 - taken)];
+        let found = (stats.taken(), stats.declined());
+        assert_eq!(found, (taken + 1_001, declined.to_vec()));
+        assert_eq!(stats.number(&["failed"]), 0, "{how}");
+    }
+}
+
 #[test]
 fn declined_mappings_are_named() {
     let Some(private) = private() else { return };

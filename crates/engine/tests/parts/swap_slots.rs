@@ -307,6 +307,38 @@ fn a_run_that_is_long_enough_is_the_shortest_such() {
     assert_eq!(rest, [10, 30, 44]);
 }
 
+/// Slots that come and go one by one leave no cluster free as a whole: the table grows no further than it has to.
+#[test]
+fn the_table_stays_in_its_part_of_the_budget() {
+    const LIVE: u32 = 20 * CLUSTER;
+    let limit = 8 * 40;
+    let budget = Budget::new(limit);
+    let slots = Slots::new(0..1000 * CLUSTER, budget.clone()).unwrap();
+    let mut live: Vec<u32> = take_all_of(&slots, LIVE);
+    let mut number = 1_u64;
+    for _ in 0..20 * LIVE {
+        number = number
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        let which = (number >> 33) as usize % live.len();
+        assert!(slots.put(live[which]));
+        live[which] = slots.alloc(1).unwrap().start;
+    }
+    assert!(budget.charged() <= limit / 8, "{}", budget.charged());
+    // What is in use is more than that.
+    live.extend(take_all_of(&slots, 100 * CLUSTER - LIVE));
+    assert_eq!(slots.used(), 100 * CLUSTER);
+    assert!(budget.charged() > limit / 8);
+}
+
+fn take_all_of(slots: &Slots, count: u32) -> Vec<u32> {
+    let mut taken = Vec::new();
+    while taken.len() < count as usize {
+        taken.extend(slots.alloc(count - taken.len() as u32).unwrap());
+    }
+    taken
+}
+
 #[test]
 fn the_table_is_charged_by_the_page_and_paid_back() {
     let budget = Budget::new(2);

@@ -121,7 +121,9 @@ fn hand_over_if_above(table: &mut Table, limit: u64) {
     let Some(engine) = engine.cloned() else {
         return;
     };
-    if table.private.is_empty() || private::fits_in_files(&engine, limit) {
+    let swap = private::swap_bytes(&engine.stats());
+    let swap_fits = swap.is_none_or(|bytes| private::fits_in_files(bytes, limit));
+    if table.private.is_empty() || swap_fits {
         return;
     }
     let rooms: Vec<_> = (table.private.iter_mut())

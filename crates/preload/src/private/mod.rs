@@ -14,6 +14,7 @@
 //! The code here has the mappings; `give` has the table too, `private_calls` the program's calls.
 
 mod parts;
+mod tables;
 
 use crate::count::Decline;
 use crate::leases::FileKey;
@@ -21,7 +22,7 @@ use crate::ranges::Ranges;
 use crate::{marked, mode, options};
 use core::ops::Range;
 use libc::c_int;
-use softfault::{Engine, MmapMut};
+use softfault::{Engine, MmapMut, Stats};
 use std::collections::BTreeMap;
 
 /// Bytes of a page of swap.
@@ -33,6 +34,8 @@ pub struct PrivateMapping {
     pub room: Range<usize>,
     /// The parts that the engine serves.
     pub live: Ranges,
+    /// The parts that it serves or has served.
+    pub taken: Ranges,
     /// Where there is nothing.
     pub holes: Ranges,
     /// Those of the program's own parts that are reserved: nobody may touch them, and nobody has.
@@ -59,6 +62,8 @@ pub struct PrivateMappings {
     mappings: BTreeMap<usize, PrivateMapping>,
     /// Bytes that may have to go to swap.
     promised: u64,
+    /// Pages that tables may come to.
+    tables: u64,
 }
 
 impl PrivateMappings {
@@ -67,6 +72,7 @@ impl PrivateMappings {
         Self {
             mappings: BTreeMap::new(),
             promised: 0,
+            tables: 0,
         }
     }
 
@@ -103,25 +109,27 @@ impl PrivateMappings {
     pub fn remove(&mut self, start: usize) -> Option<PrivateMapping> {
         let mapping = self.mappings.remove(&start)?;
         self.promised -= mapping.live.len() as u64;
+        self.tables -= mapping.tables();
         Some(mapping)
     }
 
-    /// Promised memory must find room in swap: no store is refused later for lack of it.
-    pub fn has_room(&self, engine: &Engine, bytes: usize) -> Result<(), Decline> {
-        let (promised, all) = self.swap(engine).ok_or(Decline::NoSwap)?;
-        if !fits_in_files(engine, mode::limit(libc::RLIMIT_FSIZE)) {
+    /// Promised memory must find room in swap, and its tables in the budget: no store is refused later for lack of them.
+    pub fn has_room(&self, engine: &Engine, bytes: usize, tables: u64) -> Result<(), Decline> {
+        let stats = engine.stats();
+        let all = swap_bytes(&stats).ok_or(Decline::NoSwap)?;
+        let is_in_files = fits_in_files(all, mode::limit(libc::RLIMIT_FSIZE));
+        if !is_in_files || self.promised + bytes as u64 > all {
             return Err(Decline::SwapFull);
         }
-        match promised + bytes as u64 <= all {
+        match tables::fit(self.tables + tables, stats.memory_bytes) {
             true => Ok(()),
-            false => Err(Decline::SwapFull),
+            false => Err(Decline::TablesFull),
         }
     }
 
-    /// Bytes of swap that are promised, and all that there are.
-    pub fn swap(&self, engine: &Engine) -> Option<(u64, u64)> {
-        let swap = engine.stats().swap?;
-        Some((self.promised, swap.slots_total * PAGE))
+    /// Bytes of swap that are promised.
+    pub fn promised(&self) -> u64 {
+        self.promised
     }
 
     /// True if a range has addresses of one.
@@ -195,22 +203,41 @@ impl PrivateMappings {
     /// Enters one.
     pub fn add(&mut self, mapping: PrivateMapping) {
         self.promised += mapping.live.len() as u64;
+        self.tables += mapping.tables();
         marked::mark(&mapping.room, true);
         self.mappings.insert(mapping.room.start, mapping);
     }
 }
 
+/// Bytes that an engine's swap has room for.
+pub fn swap_bytes(stats: &Stats) -> Option<u64> {
+    Some(stats.swap?.slots_total * PAGE)
+}
+
 /// True if a file may be as long as swap, where that is the limit.
-pub fn fits_in_files(engine: &Engine, limit: u64) -> bool {
-    let Some(swap) = engine.stats().swap else {
-        return true;
-    };
+pub fn fits_in_files(swap: u64, limit: u64) -> bool {
     let options = options::get().swap.as_ref();
-    let bytes = swap.slots_total * PAGE;
-    options.is_none_or(|options| options.file_bytes(bytes) <= limit)
+    options.is_none_or(|options| options.file_bytes(swap) <= limit)
+}
+
+/// Pages that the tables of a new mapping of so many bytes may come to.
+pub fn new_tables(bytes: usize) -> u64 {
+    tables::of_room(&(0..bytes)) + tables::of_parts(&(0..bytes), &Ranges::of(0..bytes))
 }
 
 impl PrivateMapping {
+    /// Pages that its tables may come to.
+    fn tables(&self) -> u64 {
+        tables::of_room(&self.room) + tables::of_parts(&self.room, &self.taken)
+    }
+
+    /// Pages that they may come to in addition, if a range is taken too.
+    fn more_tables(&self, range: &Range<usize>) -> u64 {
+        let mut taken = self.taken.clone();
+        taken.add(range);
+        tables::of_parts(&self.room, &taken) - tables::of_parts(&self.room, &self.taken)
+    }
+
     /// The parts of a range that are the program's own by now.
     pub fn handed_over(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let mut own = Ranges::of(self.room.clone());

@@ -42,8 +42,12 @@ impl PrivateMappings {
         let mapping = self.mappings.get(&start).ok_or(Decline::Error)?;
         let live = mapping.live.within(range);
         let served: usize = live.iter().map(Range::len).sum();
-        self.has_room(mapping.map.engine(), range.len() - served)?;
+        let tables = mapping.more_tables(range);
+        self.has_room(mapping.map.engine(), range.len() - served, tables)?;
         let mapping = self.mappings.get_mut(&start).ok_or(Decline::Error)?;
+        self.tables -= mapping.tables();
+        mapping.taken.add(range);
+        self.tables += mapping.tables();
         mapping.cut = true;
         let mut rest = Ranges::of(range.clone());
         for part in &live {
@@ -159,7 +163,7 @@ impl PrivateMappings {
     pub fn remove_dead(&mut self, start: usize) -> Option<PrivateMapping> {
         let mapping = self.mappings.get(&start)?;
         match mapping.live.is_empty() {
-            true => self.mappings.remove(&start),
+            true => self.remove(start),
             false => None,
         }
     }

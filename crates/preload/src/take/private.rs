@@ -4,7 +4,7 @@ use super::{engine_of_private, lease};
 use crate::count::{BLOCKS, Decline, TAKEN};
 use crate::decide::Wanted;
 use crate::marked;
-use crate::private::PrivateMapping;
+use crate::private::{PrivateMapping, new_tables};
 use crate::ranges::Ranges;
 use crate::table::Table;
 use softfault::{MmapMut, MmapOptions};
@@ -13,7 +13,7 @@ use std::io;
 /// Takes anonymous memory; where it is, or why the kernel is to make it. In a thread that is inside.
 pub fn take_anonymous(table: &mut Table, bytes: usize) -> Result<usize, Decline> {
     let engine = engine_of_private(table)?;
-    table.private.has_room(&engine, bytes)?;
+    table.private.has_room(&engine, bytes, new_tables(bytes))?;
     let map = MmapOptions::new().len(bytes).map_anon_with(&engine);
     enter(table, map, bytes, None)
 }
@@ -31,7 +31,8 @@ pub fn take_block(table: &mut Table, bytes: usize) -> Result<usize, Decline> {
 /// Takes private memory that begins as a file; the file stays as it is from now on.
 pub fn take_file(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
     let engine = engine_of_private(table)?;
-    table.private.has_room(&engine, wanted.bytes)?;
+    let tables = new_tables(wanted.bytes);
+    table.private.has_room(&engine, wanted.bytes, tables)?;
     let leased = lease(table, wanted)?;
     let mut options = MmapOptions::new();
     options.offset(wanted.offset).len(wanted.bytes);
@@ -71,6 +72,7 @@ fn enter(
     TAKEN.add(bytes);
     table.private.add(PrivateMapping {
         live: Ranges::of(room.clone()),
+        taken: Ranges::of(room.clone()),
         holes: Ranges::default(),
         reserved: Ranges::default(),
         protection: libc::PROT_READ | libc::PROT_WRITE,

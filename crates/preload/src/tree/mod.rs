@@ -111,6 +111,14 @@ pub fn begins_to_evict() {
     }
 }
 
+/// Bytes that this process's share could come to: with all that is nobody's, or an even part. `None` without a tree.
+pub fn could_have() -> Option<u64> {
+    // Acquire pairs with the Release in `join_at`.
+    // SAFETY: null, or never dropped.
+    let seat = unsafe { SEAT.load(Ordering::Acquire).as_ref() }?;
+    seat.could_have()
+}
+
 /// In a child of fork: the parent's seat is not the child's.
 pub fn forked() {
     // Relaxed: there is one thread.

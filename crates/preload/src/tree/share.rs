@@ -107,6 +107,14 @@ impl Seat {
         }
     }
 
+    /// Bytes that the share could come to: with all that is nobody's, or an even part. `None` where the page's lock cannot be had.
+    pub fn could_have(&self) -> Option<u64> {
+        let locked = self.page.lock()?;
+        let share = self.member().share.load(Relaxed) + locked.free();
+        let even = locked.memory() / locked.members().count().max(1) as u64;
+        Some(share.max(even))
+    }
+
     /// Tells the others the engine's peak.
     pub fn tell_peak(&self, bytes: u64) {
         self.member().peak.store(bytes, Relaxed);

@@ -9,6 +9,9 @@ use sync::atomic::Ordering::Relaxed;
 
 /// Clusters that one call looks through in vain for a longer run.
 const LOOKS: u32 = 8;
+/// The part of the budget beyond which the table grows only if no slot is free in clusters that have been used: it never shrinks,
+/// and slots that come and go would leave some in use everywhere.
+const PART: u64 = 8;
 
 impl Slots {
     /// Takes up to `most` free slots in a row, each for one page. `None` if none
@@ -47,7 +50,7 @@ impl Slots {
     pub fn prepare(&self) -> bool {
         let mut hand = self.hand.lock();
         let next = hand.fresh + 1;
-        next > self.table.clusters() || self.pay(&mut hand, next)
+        next > self.table.clusters() || !self.is_to_grow(&hand) || self.pay(&mut hand, next)
     }
 
     /// The same with pages that the caller has charged and is about to pay back;
@@ -55,7 +58,7 @@ impl Slots {
     pub fn prepare_from(&self, charged: u64) -> u64 {
         let mut hand = self.hand.lock();
         let next = hand.fresh + 1;
-        if next > self.table.clusters() || next <= hand.paid {
+        if next > self.table.clusters() || next <= hand.paid || !self.is_to_grow(&hand) {
             return 0;
         }
         let pages = self.table.pages(next) - self.table.pages(hand.paid);
@@ -127,11 +130,18 @@ impl Slots {
     /// The next cluster that was never used, paid for.
     fn fresh(&self, hand: &mut AllocCursor) -> Option<u32> {
         let number = hand.fresh;
-        if number == self.table.clusters() || !self.pay(hand, number + 1) {
+        if number == self.table.clusters() || !self.is_to_grow(hand) || !self.pay(hand, number + 1)
+        {
             return None;
         }
         hand.fresh += 1;
         Some(number)
+    }
+
+    /// True if the next cluster that was never used is to be taken rather than slots between slots in use.
+    fn is_to_grow(&self, hand: &AllocCursor) -> bool {
+        let pages = self.table.pages(hand.fresh + 1);
+        pages <= self.budget.limit() / PART || hand.best(1).is_none()
     }
 
     /// Charges the need of the first `clusters`.

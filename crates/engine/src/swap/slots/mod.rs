@@ -13,9 +13,11 @@
 //! together, so a run of slots is taken from one cluster, and one after the other:
 //!
 //! 1. from the cluster that the last run came from, behind that run;
-//! 2. from a cluster that is free as a whole;
+//! 2. from a cluster that is free as a whole, or was never used: the latter only as long as the table is an eighth of the
+//!    budget at most;
 //! 3. from the cluster with the shortest run that is long enough;
-//! 4. from the cluster with the longest run, until there is no free slot.
+//! 4. from the cluster with the longest run, until there is no free slot;
+//! 5. from one that was never used.
 //!
 //! A cluster counts its slots in use. Allocation uses the [`AllocCursor`]: its lock
 //! guards the lists that clusters are on, by the run that can be had there
