@@ -63,7 +63,7 @@ pub struct FaultFlags {
     pub tried: bool,
     /// The last wait was for a read, which did its work: the folio should be
     /// there.
-    pub read: bool,
+    pub io_done: bool,
     /// The number of pages from this one on that the caller asks for, of one block: only these
     /// are read, and the policy of read-ahead is not asked. 0: a touch, the number is unknown.
     pub asked: u8,

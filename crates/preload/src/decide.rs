@@ -88,12 +88,11 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
     let (Some(bytes), Some(offset)) = (bytes, offset) else {
         return Ok(None);
     };
-    let (sharing, writes) = sharing(call)?;
-    if let Some(matches) = by_path(call.fd, options)
-        && !matches
-    {
+    // Before all reasons that end a program with --strict: the user does not want this file.
+    if by_path(call.fd, options) == Some(false) {
         return Err(Decline::NotMatched);
     }
+    let (sharing, writes) = sharing(call)?;
     // SAFETY: only asks.
     let mode = unsafe { libc::fcntl(call.fd, libc::F_GETFL) };
     if mode < 0 || mode & libc::O_PATH != 0 {

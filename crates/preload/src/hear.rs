@@ -6,9 +6,10 @@
 //!                                                                      ──► the opener goes on
 //! ```
 
+use crate::count::HANDED_BACK;
 use crate::leases::SIGNAL;
 use crate::table::Table;
-use crate::{change, give, inside, table};
+use crate::{change, declined, give, inside, table};
 use core::ptr::null;
 use core::sync::atomic::{AtomicI32, Ordering};
 use libc::c_int;
@@ -22,14 +23,21 @@ const STACK: usize = 256 << 10;
 /// Hands back all mappings of files that somebody wants to write to.
 fn give_way(table: &mut Table) {
     for file in table.leases.wanted() {
+        let (_, before) = HANDED_BACK.get();
+        let mut address = table.private.of_file(file);
         // A mapping that cannot be handed back does not show the writes of others: the lease goes all the same, as it
         // would by itself after a while.
         while let Some(addresses) = table.of_file(file) {
+            address = Some(addresses.start);
             if !change::hand_back(table, &addresses) {
                 break;
             }
         }
         give::hand_over_file(table, file);
+        let (_, after) = HANDED_BACK.get();
+        if let Some(address) = address {
+            declined::tell_of_writer(address, after - before);
+        }
         table.leases.give_up(file);
     }
 }

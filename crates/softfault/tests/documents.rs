@@ -40,13 +40,29 @@ fn every_block_of_code_is_compiled_here() {
 }
 
 #[rustfmt::skip]
+mod first {
+    use softfault::Engine;
+    use std::fs::File;
+
+    fn main() -> std::io::Result<()> {
+        let file = File::open("records")?;
+        let engine = Engine::builder().memory(1 << 30).by_kernel(false).build()?;
+        // SAFETY: nobody writes to the file meanwhile.
+        let map = unsafe { engine.map(&file)? };        // Deref<Target = [u8]>
+        println!("{}", map[map.len() / 2]);             // a page fault: one page is read
+        println!("{} bytes at most", engine.stats().peak_bytes);
+        Ok(())
+    }
+}
+
+#[rustfmt::skip]
 async fn use_it(file: File, wanted: Vec<Range<usize>>, mut socket: TcpStream) -> Result<(), Box<dyn Error>> {
     use softfault::{Advice, Engine, Swap};
 
     let swap = Swap::in_dir("/var/tmp").bytes(8 << 30);
     let engine = Engine::builder().memory(1 << 30).swap(swap).build()?;
     // SAFETY: nobody writes to the file meanwhile.
-    let map = unsafe { engine.map(&file)? };        // Deref<Target = [u8]>
+    let map = unsafe { engine.map(&file)? };
     let mut table = engine.map_anon(4 << 30)?;      // zeros; pages that do not fit go to swap; SIGBUS without swap
     let mut copy = unsafe { engine.map_copy(&file)? }; // private: writes stay in this map
     let pinned = map.pin(0..4096)?;                 // an I/O error is a value here; in a plain touch it is SIGBUS
@@ -64,7 +80,7 @@ fn huge(fd: OwnedFd) -> Result<(), Box<dyn Error>> {
     use softfault::{HugeMemory, HugeSize};
 
     let buffers = HugeMemory::builder().page_size(HugeSize::TwoMiB).create(8 << 30)?;
-    let map = buffers.map()?;                       // reserved in the pool, or an error with the remedy
+    let map = buffers.map()?;                       // huge pages of the pool, reserved; without a pool transparent or small ones
     let same = HugeMemory::from_fd(fd)?;            // in another process
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! How it is known that nobody writes to a file, and the fate of a mapping when somebody does.
 
 use crate::cases::Cases;
-use crate::{stats, text};
+use crate::{WAS_OPENED, stats, text};
 use std::fs::File;
 use std::process::Command;
 
@@ -21,6 +21,11 @@ fn a_file_that_somebody_writes_to_is_handed_back_before() {
     let with = with.env("ROUNDS", rounds().to_string()).output().unwrap();
     let said = text(&with.stdout);
     assert!(said.ends_with("wrong 0\n"), "{said} {}", text(&with.stderr));
+    // Told once.
+    let told = text(&with.stderr);
+    let path = format!("{:?}, ", cases.data);
+    assert!(told.contains(&path) && told.ends_with(WAS_OPENED), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
     let stats = stats::read(&file);
     let last = stats.last().unwrap();
     // Each began with a mapping that was taken.

@@ -496,6 +496,11 @@ static void declined(void)
     answer("of a pipe", mmap(NULL, MIB, PROT_READ, MAP_SHARED, pipes[0], 0) == MAP_FAILED ? -1 : 0);
 }
 
+static void shared_writable(void)
+{
+    show("shared", mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, open(path, O_RDWR), 0), size);
+}
+
 static void fill(int to, size_t at, size_t bytes, int byte)
 {
     unsigned char *some = malloc(bytes);
@@ -737,7 +742,7 @@ static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls}, {"raw", raw_calls},
     {"errno", kept_errno}, {"forks", forks}, {"bare-forks", bare_forks},
     {"fork-beside-first", fork_beside_first}, {"threads", threads}, {"change-under-readers", change_under_readers},
-    {"handlers", handlers}, {"own-signals", own_signals}, {"populated", populated}, {"dies", dies}, {"loads", loads}, {"declined", declined},
+    {"handlers", handlers}, {"own-signals", own_signals}, {"populated", populated}, {"dies", dies}, {"loads", loads}, {"declined", declined}, {"shared-writable", shared_writable},
     {"written", written}, {"writes-itself", writes_itself},
     {"no-standard-error", no_standard_error},
 };

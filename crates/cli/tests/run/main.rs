@@ -154,6 +154,9 @@ pub fn refuses(command: &mut Command, code: i32, why: &str) {
     assert_eq!(text(&refused.stdout), "", "the program did not run");
 }
 
+/// The end of a line about a file whose mappings were handed back.
+pub const WAS_OPENED: &str = " is not under the budget any more: it was opened to be written to\n";
+
 /// The same, but for a line for each reason that is told for which one of the processes had mappings declined.
 pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessStats], what: &str) {
     const TOLD: [&str; 6] = [
@@ -167,6 +170,11 @@ pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessSta
     let said = text(&with.stderr);
     let is_told = |line: &&str| line.starts_with("softfault: ");
     let (told, said): (Vec<_>, Vec<_>) = said.split_inclusive('\n').partition(is_told);
+    // A file that somebody has opened, once a process.
+    let (opened, told): (Vec<_>, Vec<_>) =
+        (told.into_iter()).partition(|line| line.ends_with(WAS_OPENED));
+    let handed_back = stats.iter().filter(|stats| stats.handed_back() > 0);
+    assert!(opened.len() <= handed_back.count(), "{what}: {opened:?}");
     let has_figures =
         |line: &str| line.contains(" MiB are promised to other memory; --swap DIR:SIZE");
     let mut full = told.iter().filter(|line| line.contains(": swap_full,"));

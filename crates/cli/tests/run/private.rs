@@ -2,8 +2,8 @@
 
 use crate::stats::{self, ProcessStats};
 use crate::{
-    MEMORY, assert_same, assert_same_but_told, compile, directory, file, has_messages,
-    softfault_run, ways,
+    MEMORY, WAS_OPENED, assert_same, assert_same_but_told, compile, directory, file, has_messages,
+    softfault_run, text, ways,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -202,9 +202,15 @@ fn others_write_to_a_file_that_was_copied() {
     let run = run.arg(&private.program).arg("written").arg(with).output();
     let mut plain = Command::new(&private.program);
     let plain = plain.arg("written").arg(without).output();
-    assert_same(&run.unwrap(), &plain.unwrap(), "written");
-    let stats = stats::read(&stats).pop().unwrap();
-    assert_eq!((stats.taken(), stats.handed_back()), (1, 1));
+    let (run, plain) = (run.unwrap(), plain.unwrap());
+    let told = text(&run.stderr);
+    assert!(
+        told.contains("13 MiB") && told.ends_with(WAS_OPENED) && told.lines().count() == 1,
+        "{told}"
+    );
+    let stats = stats::read(&stats);
+    assert_same_but_told(&run, &plain, &stats, "written");
+    assert_eq!((stats[0].taken(), stats[0].handed_back()), (1, 1));
 }
 
 /// Tables are not evicted: without memory for more of them, mappings are declined, and those that were taken are served.

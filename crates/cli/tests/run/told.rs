@@ -133,6 +133,14 @@ fn a_strict_run_ends_where_a_mapping_is_declined() {
         &without(&cases, "whole"),
         "left out",
     );
+    // However it is mapped.
+    let mut left_out = strict("shared-writable");
+    left_out.env("SOFTFAULT_RUN_NOT", "data");
+    assert_same(
+        &left_out.output().unwrap(),
+        &without(&cases, "shared-writable"),
+        "left out",
+    );
     drop(writer);
     crate::unwritten::wait(&cases.data);
     let all_taken = strict("whole").output().unwrap();

@@ -60,7 +60,7 @@ fn go_on(mut attempts: Attempts<'_>) -> Begun<'_> {
             break;
         };
         drop(locking);
-        attempts.flags.read = attempts.retry.has_read();
+        attempts.flags.io_done = attempts.retry.has_read();
         let wait = match once(&vma, addr, attempts.flags) {
             Fault::Mapped => return Begun::Over(Outcome::Mapped),
             Fault::Error(error) => return Begun::Over(Outcome::Error(error)),

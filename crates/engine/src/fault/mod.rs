@@ -111,7 +111,7 @@ impl Attempts<'_> {
             let Ok(vma) = self.retry.lock(self.space, self.addr) else {
                 return Outcome::Error(FaultError::NotMapped);
             };
-            self.flags.read = self.retry.has_read();
+            self.flags.io_done = self.retry.has_read();
             match attempt(&vma, self.flags) {
                 Fault::Mapped => return Outcome::Mapped,
                 // The thread that changes it may be about to go on, and a signal may be for the thread

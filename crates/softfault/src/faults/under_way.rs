@@ -30,7 +30,7 @@ impl Touch {
         flags: FaultFlags {
             write: false,
             tried: false,
-            read: false,
+            io_done: false,
             asked: 0,
         },
         thread: 0,

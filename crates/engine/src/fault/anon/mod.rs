@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   resident ── read ─────────────────────────────────────► Mapped (somebody was faster)
-//!      └─ write: lock the page, give its slot up, ask for
-//!         memory if it is zeros ── make it writable ──────► Mapped
+//!      └─ write: lock the page, ask for memory if it is
+//!         zeros, make it writable, give its slot up ──────► Mapped
 //!   absent ── read: zeros without memory ─────────────────► Mapped
 //!      └─ write: a page of zeros ─────────────────────────► Mapped
 //!   swapped, or absent and in a file ── file::fault, with a cache of its own

@@ -131,7 +131,7 @@ pub(super) fn fault(
         return Fault::Retry(Wait::length(cache, addr));
     }
     let Some(folio) = found else {
-        if flags.read {
+        if flags.io_done {
             cache.retry_io_miss().add(1);
         }
         return match flags.asked {

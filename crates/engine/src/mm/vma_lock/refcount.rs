@@ -3,7 +3,8 @@
 //!
 //! **Readers** are faults. They add one to the count if it is not 0 (detached),
 //! has no writer bit, and is below the limit; they never wait. **Writers** hold
-//! `mmap_lock` for write, so there is one at a time. A writer sets the writer
+//! `mmap_lock` for write, or (`verbs=shared`) share it and have the tree's leaf of
+//! the VMA locked, so a VMA has one at a time. A writer sets the writer
 //! bit, which keeps new readers out, waits until the readers there have gone,
 //! notes the space's sequence in the VMA, and clears the bit again: from then on
 //! the noted sequence keeps readers out, until `mmap_lock` is let go.
