@@ -1,7 +1,7 @@
 //! A disk that is full, and a file-size limit: one line, nothing left. Code 2, and 1 where a run was under way.
 
 use super::{directory, is_empty, refused, softfault};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -111,17 +111,48 @@ fn no_small_disk(why: &io::Error) {
 fn small_disk(place: &CString) -> io::Result<()> {
     // SAFETY: strings are live; nothing else is passed.
     unsafe {
-        let user = if libc::geteuid() == 0 {
-            0
-        } else {
-            libc::CLONE_NEWUSER
-        };
+        let is_root = libc::geteuid() == 0;
+        let user = if is_root { 0 } else { libc::CLONE_NEWUSER };
+        let (uid, gid) = (libc::geteuid(), libc::getegid());
         done(libc::unshare(libc::CLONE_NEWNS | user))?;
+        if !is_root {
+            // Nobody can make a file who has no number here.
+            write(c"/proc/self/setgroups", b"deny")?;
+            write(c"/proc/self/uid_map", Itself::of(uid).bytes())?;
+            write(c"/proc/self/gid_map", Itself::of(gid).bytes())?;
+        }
         let (none, root) = (std::ptr::null(), c"/".as_ptr());
         let private = libc::MS_REC | libc::MS_PRIVATE;
         done(libc::mount(none, root, none, private, none.cast()))?;
         let (tmpfs, size) = (c"tmpfs".as_ptr(), c"size=1m".as_ptr());
         done(libc::mount(tmpfs, place.as_ptr(), tmpfs, 0, size.cast()))
+    }
+}
+
+/// A line of user_namespaces(7) by which a number is itself, made without memory: this is between fork and exec.
+struct Itself([u8; 24], usize);
+
+impl Itself {
+    fn of(number: u32) -> Self {
+        let mut line = Self([0; 24], 0);
+        let mut rest = &mut line.0[..];
+        std::io::Write::write_fmt(&mut rest, format_args!("{number} {number} 1")).expect("room");
+        line.1 = 24 - rest.len();
+        line
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+fn write(path: &CStr, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the path and the bytes are live.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        done(fd.min(0))?;
+        let written = libc::write(fd, bytes.as_ptr().cast(), bytes.len());
+        done(if written < 0 { -1 } else { 0 })
     }
 }
 
