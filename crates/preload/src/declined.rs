@@ -5,8 +5,9 @@
 use crate::count::{self, Decline};
 use crate::decide::{self, Call};
 use crate::{give, inside, mode, options, private, stats, table, take};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::os::fd::RawFd;
+use std::path::PathBuf;
 
 /// softfault failed, as of env(1).
 pub const FAILED: i32 = 125;
@@ -121,36 +122,22 @@ pub fn tell_of_file_limit(limit: u64) {
     ));
 }
 
-/// Mappings of a file, one of them at this address, were handed back, for somebody has opened the file to write to it. It is told
-/// once. In a thread that is inside.
-pub fn tell_of_writer(address: usize, bytes: u64) {
-    static IS_TOLD: AtomicBool = AtomicBool::new(false);
-    // Relaxed: it guards nothing.
-    if bytes == 0 || IS_TOLD.swap(true, Relaxed) {
+/// A file that somebody has opened to write to it, and how many bytes of mappings were handed back for that.
+pub struct Written {
+    pub path: Option<PathBuf>,
+    pub bytes: u64,
+}
+
+/// Tells of it. In a thread that is inside, with no table locked.
+pub fn tell_of_writer(written: Option<Written>) {
+    let Some(Written { path, bytes }) = written else {
         return;
-    }
-    let file = match path_at(address) {
-        Some(path) => format!("{path:?}"),
-        None => "a file".to_owned(),
     };
+    let file = path.map_or_else(|| "a file".to_owned(), |path| format!("{path:?}"));
     let (prefix, mib) = (stats::line_prefix(), bytes.div_ceil(1 << 20));
     tell(&format!(
         "{prefix}: {file}, {mib} MiB, is not under the budget any more: it was opened to be written to\n"
     ));
-}
-
-/// The path of the file that the kernel maps at an address.
-fn path_at(address: usize) -> Option<String> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines().find_map(|line| {
-        let (range, rest) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let [start, end] = [start, end].map(|number| usize::from_str_radix(number, 16));
-        let path = rest.find('/').map(|at| rest[at..].to_owned());
-        path.filter(|_| {
-            start.is_ok_and(|start| start <= address) && end.is_ok_and(|end| address < end)
-        })
-    })
 }
 
 /// Device and inode of the standard error as the program got it. Relaxed: set before it has threads.

@@ -170,6 +170,7 @@ extern "C" fn child() {
     give::forked(&mut table);
     table.refused = None;
     table.leases.forked();
+    table.written = None;
     table.tree = None;
     tree::forked();
     count::forked();

@@ -7,6 +7,7 @@
 //! ```
 
 use crate::count::HANDED_BACK;
+use crate::declined::Written;
 use crate::leases::SIGNAL;
 use crate::table::Table;
 use crate::{change, declined, give, inside, table};
@@ -23,20 +24,21 @@ const STACK: usize = 256 << 10;
 /// Hands back all mappings of files that somebody wants to write to.
 fn give_way(table: &mut Table) {
     for file in table.leases.wanted() {
+        let path = table.leases.path(file);
         let (_, before) = HANDED_BACK.get();
-        let mut address = table.private.of_file(file);
         // A mapping that cannot be handed back does not show the writes of others: the lease goes all the same, as it
         // would by itself after a while.
         while let Some(addresses) = table.of_file(file) {
-            address = Some(addresses.start);
             if !change::hand_back(table, &addresses) {
                 break;
             }
         }
         give::hand_over_file(table, file);
         let (_, after) = HANDED_BACK.get();
-        if let Some(address) = address {
-            declined::tell_of_writer(address, after - before);
+        if after > before && !table.tells_of_writer {
+            table.tells_of_writer = true;
+            let bytes = after - before;
+            table.written = Some(Written { path, bytes });
         }
         table.leases.give_up(file);
     }
@@ -83,6 +85,11 @@ fn hear() {
                 size_of::<u64>(),
             )
         };
-        give_way(&mut table::lock());
+        let mut table = table::lock();
+        give_way(&mut table);
+        let written = table.written.take();
+        // Those who have the standard error may be the ones that want the file, or the table.
+        drop(table);
+        declined::tell_of_writer(written);
     }
 }

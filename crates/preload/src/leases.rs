@@ -4,7 +4,8 @@ use crate::count::Decline;
 use libc::c_int;
 use softfault::ReadLease;
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+use std::path::PathBuf;
 
 /// Device and inode.
 pub type FileKey = (u64, u64);
@@ -20,6 +21,8 @@ struct Leased {
     lease: ReadLease,
     /// Mappings of the file.
     users: usize,
+    /// Where it was when the lease was taken.
+    path: Option<PathBuf>,
 }
 
 /// The signal of the thread, which waits for it. A thread that waits for a signal also takes those of its number that are sent to
@@ -53,7 +56,9 @@ impl Leases {
             Some(libc::EAGAIN) => Decline::OpenForWriting,
             _ => Decline::NoAssurance,
         })?;
-        self.held.insert(file, Leased { lease, users: 1 });
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
+        let users = 1;
+        self.held.insert(file, Leased { lease, users, path });
         Ok(())
     }
 
@@ -70,6 +75,11 @@ impl Leases {
     /// Gives the lease on a file up, for all its mappings.
     pub fn give_up(&mut self, file: FileKey) {
         self.held.remove(&file);
+    }
+
+    /// Where a file was when its lease was taken.
+    pub fn path(&self, file: FileKey) -> Option<PathBuf> {
+        self.held.get(&file)?.path.clone()
     }
 
     /// In a child of fork: they are the parent's.

@@ -24,7 +24,10 @@ extern "C" fn loaded() {
 extern "C" fn ends() {
     stats::write();
     let _inside = inside::enter();
-    if let Some(table) = table::lock_at_exit() {
+    if let Some(mut table) = table::lock_at_exit() {
         tree::ends(table.tree.as_ref());
+        let written = table.written.take();
+        drop(table);
+        declined::tell_of_writer(written);
     }
 }

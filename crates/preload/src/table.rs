@@ -1,5 +1,6 @@
 //! The taken mappings, by address.
 
+use crate::declined::Written;
 use crate::inside;
 use crate::leases::{FileKey, Leases};
 use crate::marked;
@@ -47,6 +48,10 @@ pub struct Table {
     pub inherited: Option<Engine>,
     /// The tree of processes whose budget the engine has a share of.
     pub tree: Option<Tree>,
+    /// The first file whose mappings were handed back, for somebody writes to it: to be told.
+    pub written: Option<Written>,
+    /// It is told, or was; in children of fork too.
+    pub tells_of_writer: bool,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
@@ -59,6 +64,8 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     reservations: Reservations::new(),
     inherited: None,
     tree: None,
+    written: None,
+    tells_of_writer: false,
 });
 
 /// Locks it: in a thread that is inside, whose signals are masked.

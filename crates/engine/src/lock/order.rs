@@ -8,8 +8,8 @@
 //! moment, so a test needs no luck to find a deadlock. A release build has none of this, neither in time nor in memory:
 //! the rank is a part of the lock's type.
 //!
-//! Not ranked: locks of a page, a folio or a leaf slot that are bits of a word; `i_mmap` and the share lock of huge
-//! pages, whose order is that of a policy; a VMA's write lock, which ends with `mmap_lock`. Models check these.
+//! Not ranked: locks of a page, a folio or a leaf slot that are bits of a word; `resize`, `i_mmap` and the share lock of huge
+//! pages, whose order is that of a policy; a VMA's write lock, which ends with `mmap_lock`, or at the thaw. Models check these.
 
 use sync::held;
 

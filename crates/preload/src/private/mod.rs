@@ -100,13 +100,6 @@ impl PrivateMappings {
         self.mappings.get_mut(&start)
     }
 
-    /// The start of a mapping of a file that is under a lease.
-    pub fn of_file(&self, file: FileKey) -> Option<usize> {
-        let mut mappings = self.mappings.values();
-        let found = mappings.find(|mapping| mapping.leased == Some(file));
-        found.map(|mapping| mapping.room.start)
-    }
-
     /// All of them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut PrivateMapping> {
         self.mappings.values_mut()

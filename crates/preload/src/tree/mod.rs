@@ -116,7 +116,7 @@ pub fn could_have() -> Option<u64> {
     // Acquire pairs with the Release in `join_at`.
     // SAFETY: null, or never dropped.
     let seat = unsafe { SEAT.load(Ordering::Acquire).as_ref() }?;
-    seat.could_have()
+    Some(seat.could_have())
 }
 
 /// In a child of fork: the parent's seat is not the child's.

@@ -107,12 +107,15 @@ impl Seat {
         }
     }
 
-    /// Bytes that the share could come to: with all that is nobody's, or an even part. `None` where the page's lock cannot be had.
-    pub fn could_have(&self) -> Option<u64> {
-        let locked = self.page.lock()?;
+    /// Bytes that the share could come to: with all that is nobody's, or an even part. Where the page's lock cannot be had, all.
+    pub fn could_have(&self) -> u64 {
+        let Some(locked) = self.page.lock() else {
+            let (memory, ..) = self.page.numbers();
+            return memory;
+        };
         let share = self.member().share.load(Relaxed) + locked.free();
         let even = locked.memory() / locked.members().count().max(1) as u64;
-        Some(share.max(even))
+        share.max(even)
     }
 
     /// Tells the others the engine's peak.

@@ -50,7 +50,7 @@ impl Slots {
     pub fn prepare(&self) -> bool {
         let mut hand = self.hand.lock();
         let next = hand.fresh + 1;
-        next > self.table.clusters() || !self.is_to_grow(&hand) || self.pay(&mut hand, next)
+        next > self.table.clusters() || self.pay(&mut hand, next)
     }
 
     /// The same with pages that the caller has charged and is about to pay back;
@@ -58,7 +58,7 @@ impl Slots {
     pub fn prepare_from(&self, charged: u64) -> u64 {
         let mut hand = self.hand.lock();
         let next = hand.fresh + 1;
-        if next > self.table.clusters() || next <= hand.paid || !self.is_to_grow(&hand) {
+        if next > self.table.clusters() || next <= hand.paid {
             return 0;
         }
         let pages = self.table.pages(next) - self.table.pages(hand.paid);
