@@ -4,10 +4,10 @@
 
 use crate::count::{self, Decline};
 use crate::decide::{self, Call};
+use crate::leases::Written;
 use crate::{give, inside, mode, options, private, stats, table, take};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::os::fd::RawFd;
-use std::path::PathBuf;
 
 /// softfault failed, as of env(1).
 pub const FAILED: i32 = 125;
@@ -122,13 +122,7 @@ pub fn tell_of_file_limit(limit: u64) {
     ));
 }
 
-/// A file that somebody has opened to write to it, and how many bytes of mappings were handed back for that.
-pub struct Written {
-    pub path: Option<PathBuf>,
-    pub bytes: u64,
-}
-
-/// Tells of it. In a thread that is inside, with no table locked.
+/// Tells of a file that somebody has opened to write to it. In a thread that is inside, with no table locked.
 pub fn tell_of_writer(written: Option<Written>) {
     let Some(Written { path, bytes }) = written else {
         return;

@@ -7,8 +7,7 @@
 //! ```
 
 use crate::count::HANDED_BACK;
-use crate::declined::Written;
-use crate::leases::SIGNAL;
+use crate::leases::{SIGNAL, Written};
 use crate::table::Table;
 use crate::{change, declined, give, inside, table};
 use core::ptr::null;

@@ -25,6 +25,12 @@ struct Leased {
     path: Option<PathBuf>,
 }
 
+/// A file that somebody has opened to write to it, and how many bytes of mappings were handed back for that.
+pub struct Written {
+    pub path: Option<PathBuf>,
+    pub bytes: u64,
+}
+
 /// The signal of the thread, which waits for it. A thread that waits for a signal also takes those of its number that are sent to
 /// the process, and cannot put them back for another. So it is the C library's own, for single threads: no program has it, and
 /// nobody sends it to a process.

@@ -1,8 +1,7 @@
 //! The taken mappings, by address.
 
-use crate::declined::Written;
 use crate::inside;
-use crate::leases::{FileKey, Leases};
+use crate::leases::{FileKey, Leases, Written};
 use crate::marked;
 use crate::private::PrivateMappings;
 use crate::reserved::Reservations;
