@@ -42,6 +42,7 @@ mod reclaim;
 mod retry;
 mod rows;
 mod slab;
+mod soft_frames;
 mod soft_mmu;
 mod soft_protect;
 mod soft_windows;
