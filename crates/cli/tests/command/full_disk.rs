@@ -116,10 +116,10 @@ fn small_disk(place: &CString) -> io::Result<()> {
         let (uid, gid) = (libc::geteuid(), libc::getegid());
         done(libc::unshare(libc::CLONE_NEWNS | user))?;
         if !is_root {
-            // Nobody can make a file who has no number here.
+            // A user that this namespace does not map cannot create files in it (EOVERFLOW).
             write(c"/proc/self/setgroups", b"deny")?;
-            write(c"/proc/self/uid_map", Itself::of(uid).bytes())?;
-            write(c"/proc/self/gid_map", Itself::of(gid).bytes())?;
+            write(c"/proc/self/uid_map", SameId::of(uid).bytes())?;
+            write(c"/proc/self/gid_map", SameId::of(gid).bytes())?;
         }
         let (none, root) = (std::ptr::null(), c"/".as_ptr());
         let private = libc::MS_REC | libc::MS_PRIVATE;
@@ -129,10 +129,11 @@ fn small_disk(place: &CString) -> io::Result<()> {
     }
 }
 
-/// A line of user_namespaces(7) by which a number is itself, made without memory: this is between fork and exec.
-struct Itself([u8; 24], usize);
+/// A line of uid_map or gid_map (user_namespaces(7)) that maps an id to itself. It is made without the heap: this is between fork
+/// and exec.
+struct SameId([u8; 24], usize);
 
-impl Itself {
+impl SameId {
     fn of(number: u32) -> Self {
         let mut line = Self([0; 24], 0);
         let mut rest = &mut line.0[..];

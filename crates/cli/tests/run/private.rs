@@ -205,7 +205,9 @@ fn others_write_to_a_file_that_was_copied() {
     let (run, plain) = (run.unwrap(), plain.unwrap());
     let told = text(&run.stderr);
     assert!(
-        told.contains("13 MiB") && told.ends_with(WAS_OPENED) && told.lines().count() == 1,
+        told.contains(&format!(", {} MiB,", BYTES.div_ceil(1 << 20)))
+            && told.ends_with(WAS_OPENED)
+            && told.lines().count() == 1,
         "{told}"
     );
     let stats = stats::read(&stats);
@@ -222,11 +224,13 @@ fn tables_leave_half_of_the_budget() {
         let options = ["--anonymous", "--swap", &swap, "--faults", how];
         let stats = private.run("tables", &private.data, &options).pop();
         let stats = stats.unwrap();
-        // Of 1,000 mappings twice, and one of 8 GiB. All of the 1,001 parts of a reservation are taken.
-        let taken = 2 * 256;
+        // Of 1,000 mappings twice, with 4 pages of tables each, in half of the budget; and of one of 8 GiB none. All of the
+        // 1,001 parts of a reservation are taken.
+        let budget: u64 = MEMORY.strip_suffix('M').unwrap().parse().unwrap();
+        let taken = 2 * (budget << 20) / 2 / (4 * 4096);
         let declined = [("tables_full".to_owned(), 2_001 - taken)];
         let found = (stats.taken(), stats.declined());
-        assert_eq!(found, (taken + 1_001, declined.to_vec()));
+        assert_eq!(found, (taken + 1_001, declined.to_vec()), "{how}");
         assert_eq!(stats.number(&["failed"]), 0, "{how}");
     }
 }
