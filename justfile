@@ -23,9 +23,10 @@ doctor *arguments:
 ci:
     .ci/run
 
-# Tests that fail now and then: in any order, on one to five threads, on cases that nobody has tried: just hunt 10
-hunt rounds="1":
-    .ci/hunt {{ rounds }}
+# Tests that fail now and then: in any order, on one to five threads, on cases that nobody has tried: just hunt 10. Of some
+# programs alone, beside three busy loops: BUSY=3 just hunt 100 fork signals
+hunt rounds="1" *programs:
+    .ci/hunt {{ rounds }} {{ programs }}
 
 # A release without its tag: what is not ready, and all that would be published
 release-dry-run version:
