@@ -61,6 +61,7 @@ mod private_calls;
 mod program;
 mod ranges;
 mod reserved;
+mod seconds;
 mod stamp;
 mod start;
 mod stats;

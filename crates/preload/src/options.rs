@@ -11,11 +11,14 @@
 //! | `SOFTFAULT_RUN_ASSUME_IMMUTABLE` | `1`: nobody writes to the files |
 //! | `SOFTFAULT_RUN_STRICT` | `1`: a process of which a mapping is declined that would have been taken ends |
 //! | `SOFTFAULT_RUN_STATS` | `text` or `json`: write statistics at exit |
+//! | `SOFTFAULT_RUN_STATS_EVERY` | and while the program runs, each time that so many seconds have passed; needs a file |
 //! | `SOFTFAULT_RUN_STATS_FILE` | where to: a file to append to; without, the standard error |
 //!
 //! A change of this file makes another stamp (`stamp.rs`): the command and the library of two stamps refuse each other.
 
+use crate::seconds::seconds;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use core::time::Duration;
 use softfault::Swap;
 use std::env::var_os;
 use std::ffi::{CString, OsString};
@@ -45,6 +48,8 @@ pub struct Options {
     pub faults: Option<Mode>,
     /// The statistics at exit.
     pub stats: Option<StatsForm>,
+    /// The time from one report of them to the next, while the program runs.
+    pub stats_every: Option<Duration>,
     /// Where to; without, to the standard error.
     pub stats_file: Option<CString>,
 }
@@ -121,6 +126,7 @@ fn read() -> Options {
             Some("json") => Some(StatsForm::Json),
             _ => None,
         },
+        stats_every: text("SOFTFAULT_RUN_STATS_EVERY").and_then(|value| seconds(&value)),
         stats_file: path("SOFTFAULT_RUN_STATS_FILE"),
     }
 }

@@ -22,7 +22,7 @@ extern "C" fn loaded() {
 }
 
 extern "C" fn ends() {
-    stats::write();
+    stats::write_at_exit();
     let _inside = inside::enter();
     if let Some(mut table) = table::lock_at_exit() {
         tree::ends(table.tree.as_ref());

@@ -1,15 +1,72 @@
-//! The statistics at exit: lines of text, or a line of JSON.
+//! The statistics, at exit and while the program runs: lines of text, or a line of JSON.
 
 use crate::options::{self, Options, StatsForm};
+use crate::table::Table;
 use crate::tree::TreeStats;
 use crate::{count, inside, table};
 use core::fmt::Write;
+use core::time::Duration;
 use softfault::Stats;
+use std::time::SystemTime;
 
 const PAGE: u64 = crate::decide::PAGE as u64;
 
-/// Writes it, if it is wanted.
-pub fn write() {
+const STACK: usize = 256 << 10;
+
+/// When a report is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// The process goes on.
+    Running,
+    /// It ends.
+    End,
+}
+
+/// Writes the last report, if reports are wanted.
+pub fn write_at_exit() {
+    let Some(inside) = inside::enter() else {
+        return;
+    };
+    write(Moment::End);
+    drop(inside);
+}
+
+/// Starts the thread that writes reports while the program runs, if they are wanted and it is not there yet. All signals are masked
+/// in the caller.
+pub fn report_from_now_on(table: &mut Table) {
+    let options = options::get();
+    let (Some(_), Some(_), Some(every)) = (options.stats, &options.stats_file, options.stats_every)
+    else {
+        return;
+    };
+    if table.reports {
+        return;
+    }
+    let thread = softfault::start_thread(c"softfault-stats", STACK, move || {
+        // Its calls are softfault's.
+        let _inside = inside::enter();
+        if !has_own_descriptors() {
+            return;
+        }
+        loop {
+            std::thread::sleep(every);
+            write(Moment::Running);
+        }
+    });
+    // Without a thread there is the report at exit.
+    table.reports = thread.map(drop).is_ok();
+}
+
+/// This thread leaves the program's table of descriptors, for an empty one: the program finds the number free that it has closed, and
+/// its pipes end when it closes them. False where that cannot be.
+fn has_own_descriptors() -> bool {
+    let unshare = libc::CLOSE_RANGE_UNSHARE;
+    // SAFETY: closes descriptors of a table that is this thread's alone.
+    unsafe { softfault::system_call!(libc::SYS_close_range, 0, u32::MAX, unshare) == 0 }
+}
+
+/// Writes a report, if reports are wanted. In a thread that is inside.
+fn write(moment: Moment) {
     let options = options::get();
     let Some(form) = options.stats else {
         return;
@@ -18,28 +75,32 @@ pub fn write() {
     if count::TAKEN.get().0 == 0 && count::all_declined().next().is_none() {
         return;
     }
-    let Some(inside) = inside::enter() else {
-        return;
+    let table = match moment {
+        Moment::Running => Some(table::lock()),
+        Moment::End => table::lock_at_exit(),
     };
-    let table = table::lock_at_exit();
-    let engine = table.as_ref().and_then(|table| {
-        let inherited = table.inherited.clone();
-        inherited.or_else(|| table.engine.clone())
-    });
-    let stats = engine.as_ref().map(softfault::Engine::stats);
+    let engine = table
+        .as_ref()
+        .and_then(|table| table.inherited.as_ref().or(table.engine.as_ref()));
+    let stats = engine.map(softfault::Engine::stats);
     let refused = table.as_ref().and_then(|table| table.refused.clone());
     let tree = table.as_ref().and_then(|table| {
-        let (tree, engine) = (table.tree.as_ref()?, engine.as_ref()?);
-        Some(tree.stats(engine))
+        let tree = table.tree.as_ref()?;
+        Some(tree.stats(engine?))
     });
+    // Whoever reads the report may wait for the table.
     drop(table);
-    core::mem::forget(engine);
     let text = match form {
-        StatsForm::Text => text(stats.as_ref(), tree.as_ref(), refused.as_deref()),
-        StatsForm::Json => json(stats.as_ref(), tree.as_ref(), refused.as_deref()),
+        StatsForm::Text => text(moment, stats.as_ref(), tree.as_ref(), refused.as_deref()),
+        StatsForm::Json => json(moment, stats.as_ref(), tree.as_ref(), refused.as_deref()),
     };
     put(options, text.as_bytes());
-    drop(inside);
+}
+
+/// Seconds since 1970, in the clock's own time.
+fn now() -> f64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO).as_secs_f64()
 }
 
 /// Nanoseconds that threads waited in faults.
@@ -53,7 +114,12 @@ fn swapped(stats: &Stats) -> (u64, u64) {
     (swap.pages_out * PAGE, swap.pages_in * PAGE)
 }
 
-fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) -> String {
+fn text(
+    moment: Moment,
+    stats: Option<&Stats>,
+    tree: Option<&TreeStats>,
+    refused: Option<&str>,
+) -> String {
     let mut text = String::new();
     let prefix = line_prefix();
     let (taken, taken_bytes) = count::TAKEN.get();
@@ -62,7 +128,9 @@ fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "{prefix}: taken={taken} taken_bytes={taken_bytes} malloc={blocks} malloc_bytes={blocks_bytes} handed_back={back} handed_back_bytes={back_bytes}"
+        "{prefix}: taken={taken} taken_bytes={taken_bytes} malloc={blocks} malloc_bytes={blocks_bytes} handed_back={back} handed_back_bytes={back_bytes} time={:.3} ended={}",
+        now(),
+        u8::from(moment == Moment::End),
     );
     for (name, why, (count, bytes)) in count::all_declined() {
         let _ = writeln!(
@@ -98,7 +166,12 @@ fn text(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
     text
 }
 
-fn json(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) -> String {
+fn json(
+    moment: Moment,
+    stats: Option<&Stats>,
+    tree: Option<&TreeStats>,
+    refused: Option<&str>,
+) -> String {
     let mut text = String::new();
     let mappings = |(count, bytes)| format!("{{\"mappings\":{count},\"bytes\":{bytes}}}");
     let declined = count::all_declined();
@@ -106,9 +179,11 @@ fn json(stats: Option<&Stats>, tree: Option<&TreeStats>, refused: Option<&str>) 
     let declined: Vec<_> = declined.collect();
     let _ = write!(
         text,
-        "{{\"pid\":{},\"program\":{},\"taken\":{},\"malloc\":{},\"handed_back\":{},\"declined\":{{{}}}",
+        "{{\"pid\":{},\"program\":{},\"time\":{:.3},\"ended\":{},\"taken\":{},\"malloc\":{},\"handed_back\":{},\"declined\":{{{}}}",
         std::process::id(),
         quoted(&program()),
+        now(),
+        moment == Moment::End,
         mappings(count::TAKEN.get()),
         mappings(count::BLOCKS.get()),
         mappings(count::HANDED_BACK.get()),

@@ -12,7 +12,9 @@ mod patterns;
 mod program;
 mod rights;
 mod signals;
-// The library's own file: both have to have the same stamp.
+// The library's own files: both read the same values, and have to have the same stamp.
+#[path = "../../../preload/src/seconds.rs"]
+mod seconds;
 #[path = "../../../preload/src/stamp.rs"]
 mod stamp;
 mod tree;
@@ -76,6 +78,9 @@ pub struct RunArgs {
     /// Write statistics of each process at exit, on the standard error: mappings taken and declined, and bytes read
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     stats: Option<StatsForm>,
+    /// Write them while the program runs, too, each time that so many seconds have passed; needs --stats-file
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_hyphen_values = true)]
+    stats_every: Option<String>,
     /// Append the statistics to this file instead
     #[arg(long, value_name = "FILE")]
     stats_file: Option<PathBuf>,
@@ -112,6 +117,9 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let stats_file = variables::said(variables::STATS_FILE);
     if stats_file.is_some() && variables::said(variables::STATS).is_none() {
         return Err(Error::input("--stats-file needs --stats"));
+    }
+    if stats_file.is_none() && variables::said(variables::STATS_EVERY).is_some() {
+        return Err(Error::input("--stats-every needs --stats-file"));
     }
     let program = Program::find(&args.program[0]).map_err(|why| with_hint(why, args))?;
     program.can_be_preloaded()?;
@@ -195,12 +203,23 @@ fn set_variables(args: &RunArgs) -> Result<(), Error> {
         variables::STATS,
         args.stats.and_then(|form| form.to_possible_value()),
     );
+    if let Some(seconds) = &args.stats_every {
+        set(variables::STATS_EVERY, seconds.as_ref());
+    }
     if let Some(file) = &args.stats_file {
         // The program may go elsewhere.
         let file = std::path::absolute(file).map_err(Error::input)?;
         set(variables::STATS_FILE, file.as_os_str());
     }
     Ok(())
+}
+
+/// The text itself, which the library reads in the same way.
+fn parse_seconds(text: &str) -> Result<String, &'static str> {
+    match seconds::seconds(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(variables::WHY_NO_SECONDS),
+    }
 }
 
 /// `--stats json` is `--stats`, and a program.

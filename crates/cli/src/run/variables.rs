@@ -1,6 +1,7 @@
 //! The variables that the library in the program reads, when all options are in them: a value that cannot be used ends the
 //! command, and a name that nobody knows is told.
 
+use super::seconds::seconds;
 use super::{patterns, stamp, tree};
 use crate::error::Error;
 use crate::output::tell;
@@ -17,6 +18,7 @@ pub const ANONYMOUS: &str = "SOFTFAULT_RUN_ANONYMOUS";
 pub const ASSUME_IMMUTABLE: &str = "SOFTFAULT_RUN_ASSUME_IMMUTABLE";
 pub const STRICT: &str = "SOFTFAULT_RUN_STRICT";
 pub const STATS: &str = "SOFTFAULT_RUN_STATS";
+pub const STATS_EVERY: &str = "SOFTFAULT_RUN_STATS_EVERY";
 pub const STATS_FILE: &str = "SOFTFAULT_RUN_STATS_FILE";
 /// Where the library is, which this command alone reads.
 pub const PRELOAD: &str = "SOFTFAULT_PRELOAD";
@@ -25,7 +27,7 @@ pub const PRELOAD: &str = "SOFTFAULT_PRELOAD";
 type WhyNot = fn(&OsStr) -> Option<&'static str>;
 
 /// Those of `softfault run`.
-const OURS: [(&str, WhyNot); 12] = [
+const OURS: [(&str, WhyNot); 13] = [
     (MIN_SIZE, |value| {
         match value.to_str().and_then(parse_bytes) {
             Some(_) => None,
@@ -44,11 +46,20 @@ const OURS: [(&str, WhyNot); 12] = [
     (STATS, |value| {
         none_of(value, &["text", "json"], "the value must be text or json")
     }),
+    (STATS_EVERY, |value| {
+        match value.to_str().and_then(seconds) {
+            Some(_) => None,
+            None => Some(WHY_NO_SECONDS),
+        }
+    }),
     (STATS_FILE, absolute),
     (tree::VARIABLE, absolute),
     (stamp::VARIABLE, |_| None),
     (PRELOAD, |_| None),
 ];
+
+/// The answer to what is no number of seconds.
+pub const WHY_NO_SECONDS: &str = "the value must be a number of seconds, at least 0.01";
 
 fn none_of(value: &OsStr, known: &[&str], why: &'static str) -> Option<&'static str> {
     (!known.iter().any(|known| value == *known)).then_some(why)

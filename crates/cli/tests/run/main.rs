@@ -28,6 +28,7 @@ mod partly;
 mod private;
 mod programs;
 mod refused;
+mod reports;
 mod reserve;
 mod stats;
 mod told;

@@ -6,17 +6,30 @@ use std::path::Path;
 /// The statistics of one process.
 pub struct ProcessStats(Value);
 
-/// All that is in a file.
+/// All whole lines of a file: the last one may be written just now.
 pub fn read(path: &Path) -> Vec<ProcessStats> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
+    let whole = text
+        .split_inclusive('\n')
+        .filter(|line| line.ends_with('\n'));
     let parse = |line| ProcessStats(serde_json::from_str(line).expect("a line of JSON"));
-    text.lines().map(parse).collect()
+    whole.map(parse).collect()
 }
 
 impl ProcessStats {
     pub fn number(&self, path: &[&str]) -> u64 {
         let value = path.iter().fold(&self.0, |value, name| &value[*name]);
         value.as_u64().unwrap_or(0)
+    }
+
+    /// Seconds since 1970.
+    pub fn time(&self) -> f64 {
+        self.0["time"].as_f64().expect("a number")
+    }
+
+    /// True of the last report.
+    pub fn has_ended(&self) -> bool {
+        self.0["ended"].as_bool().expect("a bool")
     }
 
     pub fn taken(&self) -> u64 {

@@ -27,6 +27,8 @@ fn a_value_that_cannot_be_used_is_refused() {
         ("SOFTFAULT_RUN_ASSUME_IMMUTABLE", "true", "0 or 1"),
         ("SOFTFAULT_RUN_STRICT", "true", "0 or 1"),
         ("SOFTFAULT_RUN_STATS", "1", "text or json"),
+        ("SOFTFAULT_RUN_STATS_EVERY", "0", "a number of seconds"),
+        ("SOFTFAULT_RUN_STATS_EVERY", "1", "needs --stats-file"),
         ("SOFTFAULT_RUN_STATS_FILE", "here", "begins with a slash"),
         ("SOFTFAULT_RUN_TREE", "here", "begins with a slash"),
         ("SOFTFAULT_PRELOAD", "/nowhere.so", "no library /nowhere.so"),
