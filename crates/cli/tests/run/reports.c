@@ -1,7 +1,6 @@
 /* A parent and its child read a file by mappings of their own, and go on until the standard input ends: `reports FILE`. */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -31,12 +30,7 @@ int main(int count, char **arguments)
     /* The pipe ends here, although the process goes on. */
     printf("%d %d\n", child, sum(arguments[1]) == before);
     fclose(stdout);
-    int lowest = open("/dev/null", O_RDONLY);
-    struct pollfd input = {.fd = 0};
-    while (poll(&input, 1, 0) == 0) {
-        close(lowest);
-        if (open("/dev/null", O_RDONLY) != lowest)
-            return 3;
+    while (getchar() != EOF) {
     }
     return 0;
 }

@@ -4,7 +4,7 @@ use crate::stats::{self, ProcessStats};
 use crate::{MEMORY, compile, directory, file, softfault_run, ways};
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -20,6 +20,26 @@ fn wait_for(path: &Path, process: u64, are_enough: impl Fn(&[ProcessStats]) -> b
     while !are_enough(&of(path, process)) {
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// What the thread that reports has open, but for the files of a report.
+fn open_in_reporter(process: u64) -> Vec<PathBuf> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let threads = threads.map(|thread| thread.unwrap().path());
+    let reports = |thread: &PathBuf| {
+        let name = std::fs::read_to_string(thread.join("comm")).unwrap();
+        name.trim_end() == "softfault-stats"
+    };
+    let mut reporters = threads.filter(reports);
+    let reporter = reporters.next().expect("a thread reports");
+    assert_eq!(reporters.next(), None);
+    let open = std::fs::read_dir(reporter.join("fd")).unwrap();
+    // One that is closed meanwhile has no link.
+    let open = open.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+    let is_report = |file: &PathBuf| {
+        file.ends_with("comm") || file.extension().is_some_and(|end| end == "json")
+    };
+    open.filter(|file| !is_report(file)).collect()
 }
 
 #[test]
@@ -54,6 +74,9 @@ fn processes_report_while_they_run_and_at_their_end() {
                 assert!(!all.iter().any(ProcessStats::has_ended), "{how}: {process}");
                 all.len() >= 3
             });
+        }
+        for process in [process, child] {
+            assert_eq!(open_in_reporter(process), [] as [PathBuf; 0], "{how}");
         }
         // One is killed, the other ends.
         parent.kill().unwrap();
