@@ -5,7 +5,8 @@
 
 use super::abi::{self, Holes, Progress};
 use super::mmu::{UffdMmu, finish, system};
-use super::pagemap::Shown;
+use super::pagemap::{Place as PagePlace, Shown};
+use crate::table::Working;
 use core::ops::Range;
 use core::slice::from_ref;
 use libc::c_int;
@@ -33,11 +34,6 @@ impl UffdMmu {
             let left = from.len() - done;
             let bytes = match errno {
                 None => continue,
-                // It has moved already, or never went.
-                Some(libc::EEXIST) if self.is_missing(from.start + done) => {
-                    done += PAGE_SIZE;
-                    continue;
-                }
                 Some(errno @ (libc::ENOMEM | libc::EEXIST)) => return Err(system(errno)),
                 // This page only.
                 Some(libc::EBUSY) => PAGE_SIZE,
@@ -64,7 +60,7 @@ impl UffdMmu {
             // SAFETY: the thread that evicts has the pages locked, and the other window is our own.
             let progress = unsafe {
                 let places = (to + moved, from.start + moved);
-                abi::move_pages(fd, places, from.len() - moved, Holes::Refused)
+                self.move_some(fd, places, from.len() - moved, Holes::Refused)
             };
             moved += progress.bytes;
             match progress.stopped {
@@ -91,7 +87,7 @@ impl UffdMmu {
             // SAFETY: the caller of the verb has both windows to itself.
             let progress = unsafe {
                 let places = (to + moved, from.start + moved);
-                abi::move_pages(fd, places, from.len() - moved, Holes::Moved)
+                self.move_some(fd, places, from.len() - moved, Holes::Moved)
             };
             moved += progress.bytes;
             match progress.stopped {
@@ -104,6 +100,30 @@ impl UffdMmu {
             self.protect_all(from_ref(&(to..to + moved)));
         }
         (moved, errno)
+    }
+
+    /// UFFDIO_MOVE. Linux 6.18 moves a page that it had to begin with once more, then goes on with the same page, and answers EEXIST.
+    /// The page is in its new place all the same, as one is that was moved before.
+    ///
+    /// # Safety
+    /// As of [`abi::move_pages`].
+    pub(super) unsafe fn move_some(
+        &self,
+        fd: &Working,
+        (to, from): (usize, usize),
+        bytes: usize,
+        holes: Holes,
+    ) -> Progress {
+        // SAFETY: the caller's promise.
+        let progress = unsafe { abi::move_pages(fd, (to, from), bytes, holes) };
+        let is_gone = |page| self.looks.pagemap.place(page) == Some(PagePlace::Nowhere);
+        match progress.stopped {
+            Some(libc::EEXIST) if is_gone(from + progress.bytes) => Progress {
+                bytes: progress.bytes + PAGE_SIZE,
+                stopped: None,
+            },
+            _ => progress,
+        }
     }
 
     /// Copies the present pages of `from`, and zaps them there.

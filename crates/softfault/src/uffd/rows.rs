@@ -66,7 +66,7 @@ impl UffdMmu {
         while done < TABLE_SPAN {
             // SAFETY: the target is the window's, and nobody else uses the source.
             let progress = unsafe {
-                abi::move_pages(
+                self.move_some(
                     fd,
                     (to + done, from + done),
                     TABLE_SPAN - done,
@@ -119,7 +119,7 @@ impl UffdMmu {
         for _ in 0..ATTEMPTS {
             // SAFETY: the page is on its way out, and the place is our own.
             let moved = unsafe {
-                abi::move_pages(self.of(&aside), (aside.addr, addr), PAGE_SIZE, Holes::Moved)
+                self.move_some(self.of(&aside), (aside.addr, addr), PAGE_SIZE, Holes::Moved)
             };
             match moved {
                 Progress { stopped: None, .. } => split = true,

@@ -2,12 +2,13 @@
 
 use super::served::serve;
 use super::{copy, of, page, present, read, real, reserve, resident_kb, without, write};
-use crate::uffd::UffdMmu;
+use crate::uffd::{UffdMmu, abi};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{Access, Mmu, Reservation, Zeroed};
 use std::slice::from_ref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const PAGES: usize = 64;
 /// Pages of each kind in a row.
@@ -179,4 +180,39 @@ fn a_move_that_fails_leaves_each_page_in_one_place() {
         }
         mmu.zap(from_ref(&from.range()));
     }
+}
+
+/// The entry of the page changes all the time, so that the kernel has to begin the move once more now and then.
+#[test]
+fn a_page_that_was_moved_counts_as_moved() {
+    let mmu = real();
+    if !mmu.offers().moves {
+        return softfault_skip::skipped("kernel", "UFFDIO_MOVE: Linux 6.8");
+    }
+    let from = reserve(&mmu, 1);
+    // The kernel moves pages between windows of one descriptor.
+    let mut others = std::iter::repeat_with(|| reserve(&mmu, 1));
+    let to = others.find(|to| to.token == from.token).unwrap();
+    let ends = AtomicBool::new(false);
+    let wrong = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Relaxed) {
+                abi::protect(mmu.of(&from), &from.range()).unwrap();
+                abi::unprotect(mmu.of(&from), &from.range()).unwrap();
+            }
+        });
+        let wrong = (0..50_000).find_map(|_| {
+            copy(&mmu, &from, 0, 7, Access::Writable).unwrap();
+            let (moved, errno) = mmu.move_away(&from, from.range(), to.addr);
+            let there = [&from, &to].map(|window| present(window)[0]);
+            mmu.zap(&[from.range(), to.range()]);
+            (there != [moved == 0, moved > 0]).then_some((there, moved, errno))
+        });
+        ends.store(true, Relaxed);
+        wrong
+    });
+    assert_eq!(
+        wrong, None,
+        "is it in the old place and the new one, bytes moved, errno"
+    );
 }
