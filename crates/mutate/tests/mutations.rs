@@ -49,8 +49,18 @@ fn has_test(root: &Path, catch: &Catch) -> bool {
             return false;
         };
         let file = folder.join("src").join(module.replace("::", "/"));
-        let text = fs::read_to_string(file.with_extension("rs")).unwrap_or_default();
-        return text.contains(&format!("#[test]\n    fn {test}()"));
+        let read = |file: PathBuf| fs::read_to_string(file).unwrap_or_default();
+        return match test.split_once("::") {
+            // A file of the tests' folder.
+            Some((part, test)) => {
+                let text = read(file.join("tests").join(part).with_extension("rs"));
+                text.contains(&format!("#[test]\nfn {test}()"))
+            }
+            None => {
+                let text = read(file.with_extension("rs"));
+                text.contains(&format!("#[test]\n    fn {test}()"))
+            }
+        };
     }
     let mut folders = catch.world.tests().iter().map(|tests| {
         let tests = root.join("crates").join(tests.folder).join("tests");
