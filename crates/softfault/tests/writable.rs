@@ -5,9 +5,8 @@ mod small_disk;
 mod write_scene;
 
 use child::forked;
-use softfault::{Advice, Coherence, Engine, FaultError, Faults, MmapOptions, UncheckedAdvice};
+use softfault::{Advice, Engine, FaultError, MmapOptions, UncheckedAdvice};
 use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use write_scene::{PAGE, Scratch, byte, engine, in_file, read, word_of, write};
@@ -222,46 +221,6 @@ fn system_calls_get_pages_that_they_can_write_to() {
     let content = scratch.content();
     assert!(content[33 * PAGE + 7..][..source.len()] == source);
     assert!(content[..2 * PAGE] == content[100 * PAGE..102 * PAGE]);
-}
-
-/// The kernel's own faults wait, as those of the program do: read(2) writes to pages that are missing, that are clean, and that
-/// are written back or evicted meanwhile.
-#[test]
-fn where_faults_are_messages_system_calls_write_to_any_page() {
-    const MEMORY: usize = 8 << 20;
-    const BYTES: usize = 4 * MEMORY + 100;
-    let builder = Engine::builder()
-        .memory(MEMORY)
-        .coherence(Coherence::Engine);
-    let engine = match builder.faults(Faults::Messages).build() {
-        Ok(engine) => engine,
-        Err(why) => {
-            let why = format_args!("the kernel's faults cannot be served here: {why}");
-            return softfault_skip::skipped("messages", why);
-        }
-    };
-    let scratch = Scratch::new("by-messages", BYTES);
-    let file = scratch.open();
-    let mut map = write(&engine, &file);
-    assert!(map.is_managed());
-    let source = Scratch::new("by-messages-from", 0);
-    for round in 1..=3_usize {
-        let bytes: Vec<u8> = (0..BYTES).map(|at| (at / 7 * round) as u8).collect();
-        std::fs::write(&source.0, &bytes).unwrap();
-        // Clean pages, which are protected, among missing ones.
-        (0..BYTES)
-            .step_by(9 * PAGE)
-            .for_each(|at| assert_eq!(byte(&map, at), map[at]));
-        let mut from = File::open(&source.0).unwrap();
-        let (half, rest) = map.split_at_mut(BYTES / 2);
-        from.read_exact(half).unwrap();
-        from.read_exact(rest).unwrap();
-        assert!(map[..] == bytes, "round {round}");
-        map.flush().unwrap();
-        assert_eq!(map.dirty_bytes(), 0);
-        assert!(scratch.content() == bytes, "round {round}");
-    }
-    assert!(engine.stats().peak_bytes <= MEMORY as u64);
 }
 
 /// A flush of many pages protects all of the window: dirty pages beside them are open to a system call all the same.
