@@ -5,7 +5,7 @@
 use crate::count::{self, Decline};
 use crate::decide::{self, Call};
 use crate::leases::Written;
-use crate::{give, inside, mode, options, private, stats, table, take};
+use crate::{give, inside, mode, options, private, reports, stats, table, take};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::os::fd::RawFd;
 
@@ -16,16 +16,21 @@ pub const FAILED: i32 = 125;
 #[cold]
 pub fn declined(why: Decline, call: &Call) {
     count::declined(why, call.bytes);
-    let ends = options::get().strict && breaks_strict(why);
-    if !ends && !is_told(why) {
+    let is_large = breaks_strict(why);
+    let ends = options::get().strict && is_large;
+    let reports = is_large && reports::are_to_begin();
+    if !ends && !reports && !is_told(why) {
         return;
     }
     let Some(_inside) = inside::enter() else {
         return;
     };
     give::leave_stack();
+    if reports {
+        reports::begin_if_wanted();
+    }
     let bit = 1 << why as u32;
-    if ends || TOLD.fetch_or(bit, Relaxed) & bit == 0 {
+    if ends || is_told(why) && TOLD.fetch_or(bit, Relaxed) & bit == 0 {
         tell(&line(why, call, ends));
     }
     if ends {
@@ -147,7 +152,7 @@ pub fn remember_standard_error() {
 
 /// Writes a line, where the standard error is still the same file: a program that has closed it may have a file of its own
 /// by that number. It neither waits for a reader nor is ended for want of one.
-fn tell(line: &str) {
+pub fn tell(line: &str) {
     const FD: RawFd = libc::STDERR_FILENO;
     let known = STANDARD_ERROR.each_ref().map(|part| part.load(Relaxed));
     let is_same = decide::look(FD).is_some_and(|stat| [stat.st_dev, stat.st_ino] == known);

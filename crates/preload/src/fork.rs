@@ -9,7 +9,7 @@
 
 use crate::inside::{self, Inside};
 use crate::table::{self, Table};
-use crate::{count, give, heap, marked, mode, stats, tree};
+use crate::{count, give, heap, marked, mode, reports, tree};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use softfault::Engine;
@@ -172,12 +172,12 @@ extern "C" fn child() {
     table.leases.forked();
     table.written = None;
     table.tree = None;
-    table.reports = false;
     tree::forked();
     count::forked();
+    reports::forked();
     if let Some(engine) = &table.inherited {
         join_tree(engine.clone());
-        stats::report_from_now_on(&mut table);
+        reports::begin_if_wanted();
     }
     drop(table);
     drop(inside);

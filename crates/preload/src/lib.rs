@@ -60,6 +60,7 @@ mod private;
 mod private_calls;
 mod program;
 mod ranges;
+mod reports;
 mod reserved;
 mod seconds;
 mod stamp;

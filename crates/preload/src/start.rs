@@ -1,6 +1,6 @@
 //! When the library is loaded, and when the process ends.
 
-use crate::{declined, fits, fork, hooks, inside, options, stats, table, tree};
+use crate::{declined, fits, fork, hooks, inside, options, reports, table, tree};
 
 /// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
 #[used]
@@ -22,7 +22,7 @@ extern "C" fn loaded() {
 }
 
 extern "C" fn ends() {
-    stats::write_at_exit();
+    reports::write_last();
     let _inside = inside::enter();
     if let Some(mut table) = table::lock_at_exit() {
         tree::ends(table.tree.as_ref());

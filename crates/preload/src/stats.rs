@@ -1,100 +1,41 @@
-//! The statistics, at exit and while the program runs: lines of text, or a line of JSON.
+//! A report of the statistics: lines of text, or a line of JSON.
 
-use crate::options::{self, Options, StatsForm};
-use crate::table::Table;
+use crate::options::{self, StatsForm};
 use crate::tree::TreeStats;
-use crate::{count, inside, table};
+use crate::{count, table};
 use core::fmt::Write;
 use core::time::Duration;
-use softfault::Stats;
+use softfault::{Engine, Stats};
 use std::time::SystemTime;
 
 const PAGE: u64 = crate::decide::PAGE as u64;
 
-const STACK: usize = 256 << 10;
-
-/// When a report is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Moment {
-    /// The process goes on.
-    Running,
-    /// It ends.
-    End,
-}
-
-/// Writes the last report, if reports are wanted.
-pub fn write_at_exit() {
-    let Some(inside) = inside::enter() else {
-        return;
+/// A report, the last one or one of a process that goes on; `None` if there is nothing to say. In a thread that is inside.
+pub fn report(ended: bool) -> Option<String> {
+    let form = options::get().stats?;
+    let table = match ended {
+        true => table::lock_at_exit(),
+        false => Some(table::lock()),
     };
-    write(Moment::End);
-    drop(inside);
-}
-
-/// Starts the thread that writes reports while the program runs, if they are wanted and it is not there yet. All signals are masked
-/// in the caller.
-pub fn report_from_now_on(table: &mut Table) {
-    let options = options::get();
-    let (Some(_), Some(_), Some(every)) = (options.stats, &options.stats_file, options.stats_every)
-    else {
-        return;
-    };
-    if table.reports {
-        return;
-    }
-    let thread = softfault::start_thread(c"softfault-stats", STACK, move || {
-        // Its calls are softfault's.
-        let _inside = inside::enter();
-        if !has_own_descriptors() {
-            return;
-        }
-        loop {
-            std::thread::sleep(every);
-            write(Moment::Running);
-        }
+    let engine = table.as_ref().and_then(|table| {
+        let engine = table.inherited.as_ref().or(table.engine.as_ref());
+        engine.cloned()
     });
-    // Without a thread there is the report at exit.
-    table.reports = thread.map(drop).is_ok();
-}
-
-/// This thread leaves the program's table of descriptors, for an empty one: the program finds the number free that it has closed, and
-/// its pipes end when it closes them. False where that cannot be.
-fn has_own_descriptors() -> bool {
-    let unshare = libc::CLOSE_RANGE_UNSHARE;
-    // SAFETY: closes descriptors of a table that is this thread's alone.
-    unsafe { softfault::system_call!(libc::SYS_close_range, 0, u32::MAX, unshare) == 0 }
-}
-
-/// Writes a report, if reports are wanted. In a thread that is inside.
-fn write(moment: Moment) {
-    let options = options::get();
-    let Some(form) = options.stats else {
-        return;
-    };
-    // A process that has mapped no file has nothing to say.
-    if count::TAKEN.get().0 == 0 && count::all_declined().next().is_none() {
-        return;
-    }
-    let table = match moment {
-        Moment::Running => Some(table::lock()),
-        Moment::End => table::lock_at_exit(),
-    };
-    let engine = table
-        .as_ref()
-        .and_then(|table| table.inherited.as_ref().or(table.engine.as_ref()));
-    let stats = engine.map(softfault::Engine::stats);
     let refused = table.as_ref().and_then(|table| table.refused.clone());
-    let tree = table.as_ref().and_then(|table| {
-        let tree = table.tree.as_ref()?;
-        Some(tree.stats(engine?))
-    });
-    // Whoever reads the report may wait for the table.
+    let tree = table.as_ref().and_then(|table| table.tree);
+    // Another process may have the tree's page locked for a while.
     drop(table);
-    let text = match form {
-        StatsForm::Text => text(moment, stats.as_ref(), tree.as_ref(), refused.as_deref()),
-        StatsForm::Json => json(moment, stats.as_ref(), tree.as_ref(), refused.as_deref()),
-    };
-    put(options, text.as_bytes());
+    let is_silent = count::TAKEN.get().0 == 0 && count::all_declined().next().is_none();
+    if is_silent && engine.is_none() {
+        return None;
+    }
+    let stats = engine.as_ref().map(Engine::stats);
+    let tree = tree.and_then(|tree| Some(tree.stats(engine.as_ref()?)));
+    let (stats, tree, refused) = (stats.as_ref(), tree.as_ref(), refused.as_deref());
+    Some(match form {
+        StatsForm::Text => text(ended, stats, tree, refused),
+        StatsForm::Json => json(ended, stats, tree, refused),
+    })
 }
 
 /// Seconds since 1970, in the clock's own time.
@@ -115,7 +56,7 @@ fn swapped(stats: &Stats) -> (u64, u64) {
 }
 
 fn text(
-    moment: Moment,
+    ended: bool,
     stats: Option<&Stats>,
     tree: Option<&TreeStats>,
     refused: Option<&str>,
@@ -130,7 +71,7 @@ fn text(
         text,
         "{prefix}: taken={taken} taken_bytes={taken_bytes} malloc={blocks} malloc_bytes={blocks_bytes} handed_back={back} handed_back_bytes={back_bytes} time={:.3} ended={}",
         now(),
-        u8::from(moment == Moment::End),
+        u8::from(ended),
     );
     for (name, why, (count, bytes)) in count::all_declined() {
         let _ = writeln!(
@@ -167,7 +108,7 @@ fn text(
 }
 
 fn json(
-    moment: Moment,
+    ended: bool,
     stats: Option<&Stats>,
     tree: Option<&TreeStats>,
     refused: Option<&str>,
@@ -183,7 +124,7 @@ fn json(
         std::process::id(),
         quoted(&program()),
         now(),
-        moment == Moment::End,
+        ended,
         mappings(count::TAKEN.get()),
         mappings(count::BLOCKS.get()),
         mappings(count::HANDED_BACK.get()),
@@ -238,33 +179,18 @@ pub fn line_prefix() -> String {
     format!("softfault: {}[{}]", program(), std::process::id())
 }
 
+unsafe extern "C" {
+    /// The last part of the name by which the program was executed (glibc).
+    static program_invocation_short_name: *const core::ffi::c_char;
+}
+
 /// The name of the process.
 fn program() -> String {
     if let Ok(name) = std::fs::read_to_string("/proc/self/comm") {
         return name.trim_end().to_owned();
     }
-    // There may be no descriptor left. The thread's name is the program's, unless somebody gave it another.
-    let mut name = [0_u8; 17];
-    // SAFETY: fills 16 bytes.
-    unsafe { softfault::system_call!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr()) };
-    let name = core::ffi::CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    // There may be no descriptor left, or no /proc.
+    // SAFETY: the C library's, a string that ends in zero, set before the program begins.
+    let name = unsafe { core::ffi::CStr::from_ptr(program_invocation_short_name) };
     name.to_string_lossy().into_owned()
-}
-
-/// In one call: lines of several processes do not mix.
-fn put(options: &Options, text: &[u8]) {
-    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
-    // SAFETY: a path that ends in zero, and bytes that are there.
-    unsafe {
-        let fd = match &options.stats_file {
-            Some(path) => libc::open(path.as_ptr(), flags, 0o666),
-            None => libc::STDERR_FILENO,
-        };
-        if fd >= 0 {
-            libc::write(fd, text.as_ptr().cast(), text.len());
-        }
-        if fd >= 0 && options.stats_file.is_some() {
-            libc::close(fd);
-        }
-    }
 }

@@ -51,8 +51,6 @@ pub struct Table {
     pub written: Option<Written>,
     /// It is told, or was; in children of fork too.
     pub tells_of_writer: bool,
-    /// A thread writes reports while the program runs.
-    pub reports: bool,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table {
@@ -67,7 +65,6 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     tree: None,
     written: None,
     tells_of_writer: false,
-    reports: false,
 });
 
 /// Locks it: in a thread that is inside, whose signals are masked.

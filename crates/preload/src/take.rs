@@ -11,7 +11,7 @@ use crate::leases::FileKey;
 use crate::options::{self, Mode};
 use crate::table::{Table, Taken};
 use crate::tree::{self, Share};
-use crate::{hear, marked, mode, program, stats};
+use crate::{hear, marked, mode, program, reports};
 use softfault::{Engine, Faults, MmapOptions};
 use std::io;
 
@@ -182,7 +182,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
     match built {
         Ok(engine) if marked::make() => {
             table.engine = Some(engine.clone());
-            stats::report_from_now_on(table);
+            reports::begin_if_wanted();
             Ok(engine)
         }
         Ok(_) => Err(Decline::NoFaults),

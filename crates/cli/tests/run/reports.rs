@@ -5,8 +5,44 @@ use crate::{MEMORY, compile, directory, file, softfault_run, ways};
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const BYTES: usize = 24 << 20;
+
+/// The program and its file; `None` where no program can be compiled.
+fn scene(name: &str) -> Option<(PathBuf, PathBuf, PathBuf)> {
+    let directory = directory(name);
+    let program = compile("reports.c", &directory.join("program"), &[])?;
+    let data = file(&directory, BYTES);
+    Some((directory, program, data))
+}
+
+/// Runs it, with reports in a file.
+fn start(form: &str, how: &str, reports: &Path, program: &Path, data: &Path) -> Child {
+    let _ = std::fs::remove_file(reports);
+    let mut run: Command = softfault_run();
+    run.args(["--memory", MEMORY, "--faults", how, form]);
+    run.args(["--stats-every", "0.02", "--stats-file"]);
+    run.arg(reports).arg("--").arg(program).arg(data);
+    run.stdin(Stdio::piped());
+    run.stdout(Stdio::piped()).stderr(Stdio::null());
+    run.spawn().unwrap()
+}
+
+/// What the two processes say, up to the end of the pipe, which they close and go on; and the child's number.
+fn said_by(program: &mut Child) -> u64 {
+    let mut said = String::new();
+    let mut output = program.stdout.take().unwrap();
+    output.read_to_string(&mut said).unwrap();
+    let mut lines: Vec<_> = said.lines().collect();
+    lines.sort();
+    let ["0 1", child] = lines[..] else {
+        panic!("{said}");
+    };
+    let child = child.strip_suffix(" 1").expect("the same bytes");
+    child.parse().unwrap()
+}
 
 /// The reports of one process, in their order.
 fn of(path: &Path, process: u64) -> Vec<ProcessStats> {
@@ -15,9 +51,10 @@ fn of(path: &Path, process: u64) -> Vec<ProcessStats> {
     all
 }
 
-/// Waits for reports.
-fn wait_for(path: &Path, process: u64, are_enough: impl Fn(&[ProcessStats]) -> bool) {
-    while !are_enough(&of(path, process)) {
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(300), "a hang");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -27,8 +64,9 @@ fn open_in_reporter(process: u64) -> Vec<PathBuf> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let threads = threads.map(|thread| thread.unwrap().path());
     let reports = |thread: &PathBuf| {
-        let name = std::fs::read_to_string(thread.join("comm")).unwrap();
-        name.trim_end() == "softfault-stats"
+        // Another may have ended.
+        let name = std::fs::read_to_string(thread.join("comm"));
+        name.is_ok_and(|name| name.trim_end() == "softfault-stats")
     };
     let mut reporters = threads.filter(reports);
     let reporter = reporters.next().expect("a thread reports");
@@ -44,37 +82,27 @@ fn open_in_reporter(process: u64) -> Vec<PathBuf> {
 
 #[test]
 fn processes_report_while_they_run_and_at_their_end() {
-    let directory = directory("reports");
-    let Some(program) = compile("reports.c", &directory.join("program"), &[]) else {
+    let Some((directory, program, data)) = scene("reports") else {
         return;
     };
-    let data = file(&directory, 24 << 20);
     for how in ways() {
         let reports = directory.join(format!("{how}.json"));
-        let _ = std::fs::remove_file(&reports);
-        let mut run = softfault_run();
-        run.args(["--memory", MEMORY, "--faults", how, "--stats=json"]);
-        run.args(["--stats-every", "0.02", "--stats-file"]);
-        run.arg(&reports).arg("--").arg(&program).arg(&data);
-        run.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut parent = run.spawn().unwrap();
-        // The pipe ends while both processes go on.
-        let mut said = String::new();
-        let mut output = parent.stdout.take().unwrap();
-        output.read_to_string(&mut said).unwrap();
-        let mut lines: Vec<_> = said.lines().collect();
-        lines.sort();
-        let ["0 1", child] = lines[..] else {
-            panic!("{how}: {said}");
+        let moved = directory.join(format!("{how}.old.json"));
+        let mut parent = start("--stats=json", how, &reports, &program, &data);
+        let child = said_by(&mut parent);
+        let process = parent.id().into();
+        let taken = |of: u64| if of == child { 1 } else { 2 };
+        let is_there = |of_process: u64| {
+            let all = of(&reports, of_process);
+            assert!(!all.iter().any(ProcessStats::has_ended), "{how}");
+            all.last().is_some_and(|last| {
+                last.taken() == taken(of_process) && last.number(&["tree", "processes"]) == 2
+            })
         };
-        let child = child.strip_suffix(" 1").expect("the same bytes");
-        let (process, child) = (parent.id().into(), child.parse().unwrap());
-        for process in [process, child] {
-            wait_for(&reports, process, |all| {
-                assert!(!all.iter().any(ProcessStats::has_ended), "{how}: {process}");
-                all.len() >= 3
-            });
-        }
+        wait_until(|| [process, child].into_iter().all(is_there));
+        // Those that follow are in another file.
+        std::fs::rename(&reports, &moved).unwrap();
+        wait_until(|| [process, child].into_iter().all(is_there));
         for process in [process, child] {
             assert_eq!(open_in_reporter(process), [] as [PathBuf; 0], "{how}");
         }
@@ -82,17 +110,13 @@ fn processes_report_while_they_run_and_at_their_end() {
         parent.kill().unwrap();
         drop(parent.stdin.take());
         assert_eq!(parent.wait().unwrap().signal(), Some(libc::SIGKILL));
-        wait_for(&reports, child, |all| {
-            all.last().is_some_and(ProcessStats::has_ended)
-        });
+        let is_last = |all: Vec<ProcessStats>| all.last().is_some_and(ProcessStats::has_ended);
+        wait_until(|| is_last(of(&reports, child)));
         for process in [process, child] {
-            let all = of(&reports, process);
+            let mut all = of(&moved, process);
+            all.extend(of(&reports, process));
             let ends = all.iter().filter(|report| report.has_ended()).count();
             assert_eq!(ends, usize::from(process == child), "{how}");
-            let last = all.last().unwrap();
-            let taken = if process == child { 1 } else { 2 };
-            assert_eq!(last.taken(), taken, "{how}");
-            assert_eq!(last.number(&["tree", "processes"]), 2, "{how}");
             for pair in all.windows(2) {
                 assert!(pair[0].time() <= pair[1].time(), "{how}");
                 for figure in ["faults", "read_bytes", "evicted"] {
@@ -100,7 +124,36 @@ fn processes_report_while_they_run_and_at_their_end() {
                     assert!(before <= after, "{how}: {figure}");
                 }
             }
-            assert!(last.number(&["read_bytes"]) >= 24 << 20, "{how}");
+            let last = all.last().unwrap();
+            assert_eq!(last.taken(), taken(process), "{how}");
+            assert!(last.number(&["read_bytes"]) >= BYTES as u64, "{how}");
         }
+    }
+}
+
+/// Those of which no mapping is taken: each says why, with the name that the program has.
+#[test]
+fn processes_whose_mappings_are_declined_report_too() {
+    let Some((directory, program, data)) = scene("reports-declined") else {
+        return;
+    };
+    let _writer = std::fs::File::options().append(true).open(&data).unwrap();
+    for how in ways() {
+        let reports = directory.join(format!("{how}.text"));
+        let mut parent = start("--stats", how, &reports, &program, &data);
+        let child = said_by(&mut parent);
+        let process = parent.id().into();
+        let is_there = |(of_process, mappings): (u64, u64)| {
+            let text = std::fs::read_to_string(&reports).unwrap_or_default();
+            let runs = format!("softfault: program[{of_process}]: taken=0 ");
+            let declined =
+                format!("softfault: program[{of_process}]: declined open_for_writing={mappings} ");
+            let mut lines = text.lines();
+            lines.any(|line| line.starts_with(&runs) && line.ends_with(" ended=0"))
+                && lines.any(|line| line.starts_with(&declined))
+        };
+        wait_until(|| [(process, 2), (child, 1)].into_iter().all(is_there));
+        drop(parent.stdin.take());
+        assert!(parent.wait().unwrap().success());
     }
 }

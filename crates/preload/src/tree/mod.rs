@@ -35,6 +35,7 @@ use share::Seat;
 use softfault::{Engine, LEAST_MEMORY};
 
 /// The tree, as a process has it that has an engine.
+#[derive(Clone, Copy)]
 pub struct Tree {
     /// Immutable.
     page: &'static Page,
