@@ -2,6 +2,7 @@
 
 use crate::stats::{self, ProcessStats};
 use crate::{MEMORY, compile, directory, file, softfault_run, ways};
+use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -19,12 +20,12 @@ fn scene(name: &str) -> Option<(PathBuf, PathBuf, PathBuf)> {
 }
 
 /// Runs it, with reports in a file.
-fn start(form: &str, how: &str, reports: &Path, program: &Path, data: &Path) -> Child {
+fn start(form: &str, how: &str, reports: &Path, program: &[&OsStr]) -> Child {
     let _ = std::fs::remove_file(reports);
     let mut run: Command = softfault_run();
     run.args(["--memory", MEMORY, "--faults", how, form]);
     run.args(["--stats-every", "0.02", "--stats-file"]);
-    run.arg(reports).arg("--").arg(program).arg(data);
+    run.arg(reports).arg("--").args(program);
     run.stdin(Stdio::piped());
     run.stdout(Stdio::piped()).stderr(Stdio::null());
     run.spawn().unwrap()
@@ -88,7 +89,12 @@ fn processes_report_while_they_run_and_at_their_end() {
     for how in ways() {
         let reports = directory.join(format!("{how}.json"));
         let moved = directory.join(format!("{how}.old.json"));
-        let mut parent = start("--stats=json", how, &reports, &program, &data);
+        let mut parent = start(
+            "--stats=json",
+            how,
+            &reports,
+            &[program.as_ref(), data.as_ref()],
+        );
         let child = said_by(&mut parent);
         let process = parent.id().into();
         let taken = |of: u64| if of == child { 1 } else { 2 };
@@ -137,17 +143,20 @@ fn processes_whose_mappings_are_declined_report_too() {
     let Some((directory, program, data)) = scene("reports-declined") else {
         return;
     };
-    let _writer = std::fs::File::options().append(true).open(&data).unwrap();
     for how in ways() {
         let reports = directory.join(format!("{how}.text"));
-        let mut parent = start("--stats", how, &reports, &program, &data);
+        let mut parent = start(
+            "--stats",
+            how,
+            &reports,
+            &[program.as_ref(), data.as_ref(), "writes".as_ref()],
+        );
         let child = said_by(&mut parent);
         let process = parent.id().into();
         let is_there = |(of_process, mappings): (u64, u64)| {
             let text = std::fs::read_to_string(&reports).unwrap_or_default();
             let runs = format!("softfault: program[{of_process}]: taken=0 ");
-            let declined =
-                format!("softfault: program[{of_process}]: declined open_for_writing={mappings} ");
+            let declined = format!("softfault: program[{of_process}]: declined o_rdwr={mappings} ");
             let mut lines = text.lines();
             lines.any(|line| line.starts_with(&runs) && line.ends_with(" ended=0"))
                 && lines.any(|line| line.starts_with(&declined))
