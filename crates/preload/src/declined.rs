@@ -3,11 +3,11 @@
 //! have been under the budget.
 
 use crate::count::{self, Decline};
-use crate::decide::{self, Call};
+use crate::decide::Call;
 use crate::leases::Written;
+use crate::standard_error::tell;
 use crate::{give, inside, mode, options, private, reports, stats, table, take};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::os::fd::RawFd;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// softfault failed, as of env(1).
 pub const FAILED: i32 = 125;
@@ -137,41 +137,4 @@ pub fn tell_of_writer(written: Option<Written>) {
     tell(&format!(
         "{prefix}: {file}, {mib} MiB, is not under the budget any more: it was opened to be written to\n"
     ));
-}
-
-/// Device and inode of the standard error as the program got it. Relaxed: set before it has threads.
-static STANDARD_ERROR: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
-
-/// When the library is loaded.
-pub fn remember_standard_error() {
-    if let Some(stat) = decide::look(libc::STDERR_FILENO) {
-        STANDARD_ERROR[0].store(stat.st_dev, Relaxed);
-        STANDARD_ERROR[1].store(stat.st_ino, Relaxed);
-    }
-}
-
-/// Writes a line, where the standard error is still the same file: a program that has closed it may have a file of its own
-/// by that number. It neither waits for a reader nor is ended for want of one.
-pub fn tell(line: &str) {
-    const FD: RawFd = libc::STDERR_FILENO;
-    let known = STANDARD_ERROR.each_ref().map(|part| part.load(Relaxed));
-    let is_same = decide::look(FD).is_some_and(|stat| [stat.st_dev, stat.st_ino] == known);
-    let mut ready = libc::pollfd {
-        fd: FD,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: zeros are a valid one.
-    let at_once: libc::timespec = unsafe { core::mem::zeroed() };
-    let (number, no_mask) = (libc::SYS_ppoll, core::ptr::null::<libc::sigset_t>());
-    // SAFETY: structures and bytes that are there; the calls are made past the hooks.
-    unsafe {
-        if is_same
-            && softfault::system_call!(number, &raw mut ready, 1, &raw const at_once, no_mask, 0)
-                == 1
-            && ready.revents == libc::POLLOUT
-        {
-            softfault::system_call!(libc::SYS_write, FD, line.as_ptr(), line.len());
-        }
-    }
 }

@@ -64,6 +64,7 @@ mod reports;
 mod reserved;
 mod seconds;
 mod stamp;
+mod standard_error;
 mod start;
 mod stats;
 mod table;

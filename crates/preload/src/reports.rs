@@ -1,7 +1,7 @@
 //! When reports of the statistics are written, and where to: the last one at exit, and others by a thread while the program runs.
 
 use crate::options::{self, Options};
-use crate::{declined, fork, inside, stats};
+use crate::{inside, standard_error, stats};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use libc::c_int;
@@ -65,7 +65,6 @@ pub fn are_to_begin() -> bool {
         && options.stats.is_some()
         && options.stats_file.is_some()
         && !HAS_BEGUN.load(Ordering::Relaxed)
-        && !fork::is_in_parents_memory()
 }
 
 /// Starts the thread, if it is to be started. In a thread that is inside: all signals are masked in the new one, as they are here.
@@ -97,7 +96,7 @@ pub fn forked() {
 
 fn tell_of_none(why: &str) {
     let prefix = stats::line_prefix();
-    declined::tell(&format!("{prefix}: no reports while it runs: {why}\n"));
+    standard_error::tell(&format!("{prefix}: no reports while it runs: {why}\n"));
 }
 
 /// This thread leaves the program's table of descriptors, for an empty one: the program finds the number free that it has closed, and

@@ -1,6 +1,6 @@
 //! When the library is loaded, and when the process ends.
 
-use crate::{declined, fits, fork, hooks, inside, options, reports, table, tree};
+use crate::{declined, fits, fork, hooks, inside, options, reports, standard_error, table, tree};
 
 /// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
 #[used]
@@ -15,7 +15,7 @@ static ENDS: extern "C" fn() = ends;
 extern "C" fn loaded() {
     fits::check();
     fork::watch();
-    declined::remember_standard_error();
+    standard_error::remember();
     options::get();
     hooks::prepare();
     softfault::prepare_threads();

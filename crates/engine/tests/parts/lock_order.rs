@@ -33,7 +33,7 @@ fn a_lock_is_not_waited_for_under_one_that_comes_after_it() {
     });
     assert_eq!(
         message,
-        "lock order: \"bucket of the index\" is waited for under \"reclaim lists\", which comes after it"
+        "lock order: \"bucket of the index\" is waited for under \"shard of the reclaim lists\", which comes after it"
     );
     // The panic has let go of it.
     let _bucket = bucket.lock();

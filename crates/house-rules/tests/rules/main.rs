@@ -9,6 +9,7 @@ mod documented_commands;
 mod documents;
 mod facade;
 mod layers;
+mod lock_order;
 mod manifests;
 mod mapping_calls;
 mod orderings;
@@ -50,6 +51,7 @@ const RULES: &[Rule] = &[
     manifests::RULE,
     mapping_calls::RULE,
     layers::RULE,
+    lock_order::RULE,
     documents::PATHS,
     documents::COUNTS,
     documented_commands::RULE,
