@@ -1,5 +1,6 @@
 /*
- * Asynchronous write protection of userfaultfd (UFFD_FEATURE_WP_ASYNC, Linux 6.7), as a window of a writable map would use it.
+ * Asynchronous write protection of userfaultfd (UFFD_FEATURE_WP_ASYNC, Linux 6.7), as a window of a writable map would use it. The
+ * third part needs process_madvise(2) with MADV_DONTNEED (Linux 6.13).
  *
  *   cc -O2 -pthread -o wp_async docs/probes/wp_async.c && ./wp_async
  *
@@ -242,7 +243,7 @@ static double unmaps(int fd)
     for (unsigned long i = 0; i < PAGES; i += BATCH) {
         for (unsigned long j = 0; j < BATCH; j++)
             pages[j] = (struct iovec){order[i + j], PAGE};
-        if (syscall(SYS_process_madvise, self, pages, BATCH, MADV_DONTNEED, 0) < 0)
+        if (syscall(SYS_process_madvise, self, pages, BATCH, MADV_DONTNEED, 0) != (long)(BATCH * PAGE))
             fail("process_madvise");
     }
     double took = now(CLOCK_THREAD_CPUTIME_ID) - begun;

@@ -18,7 +18,8 @@ pub fn declined(why: Decline, call: &Call) {
     count::declined(why, call.bytes);
     let is_large = breaks_strict(why);
     let ends = options::get().strict && is_large;
-    let reports = is_large && reports::are_to_begin();
+    // Not for memory: who maps it may be an allocator with its lock held, and a new thread allocates.
+    let reports = is_large && call.fd >= 0 && reports::are_to_begin();
     if !ends && !reports && !is_told(why) {
         return;
     }

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _};
 
 const STACK: usize = 256 << 10;
 
-/// The thread was started, or could not be. Relaxed: a thread too many is no harm.
+/// The thread was started, or could not be. Relaxed: it guards nothing.
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Whether a report is being written: nothing comes after the last one.
@@ -31,7 +31,7 @@ pub fn write_last() {
     let Some(_inside) = inside::enter() else {
         return;
     };
-    // The other thread may wait for whoever reads the file; for so long that is waited for.
+    // The other thread may be blocked in a write: wait up to one second.
     const TRIES: u32 = 1000;
     const PAUSE: Duration = Duration::from_millis(1);
     let is_last = || {
@@ -69,10 +69,9 @@ pub fn are_to_begin() -> bool {
 
 /// Starts the thread, if it is to be started. In a thread that is inside: all signals are masked in the new one, as they are here.
 pub fn begin_if_wanted() {
-    if !are_to_begin() {
+    if !are_to_begin() || HAS_BEGUN.swap(true, Ordering::Relaxed) {
         return;
     }
-    HAS_BEGUN.store(true, Ordering::Relaxed);
     let thread = softfault::start_thread(c"softfault-stats", STACK, || {
         // Its calls are softfault's.
         let _inside = inside::enter();
@@ -156,6 +155,8 @@ fn put(file: &File, mut text: String) {
     }
     // SAFETY: bytes that are there.
     let written = unsafe { libc::write(file.as_raw_fd(), text.as_ptr().cast(), text.len()) };
-    let is_torn = usize::try_from(written).is_ok_and(|bytes| 0 < bytes && bytes < text.len());
-    IS_TORN.store(is_torn, Ordering::Relaxed);
+    // Nothing was written: the line before is as it was.
+    if let Ok(bytes @ 1..) = usize::try_from(written) {
+        IS_TORN.store(bytes < text.len(), Ordering::Relaxed);
+    }
 }

@@ -24,7 +24,7 @@ extern "C" fn loaded() {
 extern "C" fn ends() {
     reports::write_last();
     let _inside = inside::enter();
-    if let Some(mut table) = table::lock_at_exit() {
+    if let Some(mut table) = table::lock_or_give_up() {
         tree::ends(table.tree.as_ref());
         let written = table.written.take();
         drop(table);

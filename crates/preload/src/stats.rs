@@ -13,10 +13,8 @@ const PAGE: u64 = crate::decide::PAGE as u64;
 /// A report, the last one or one of a process that goes on; `None` if there is nothing to say. In a thread that is inside.
 pub fn report(ended: bool) -> Option<String> {
     let form = options::get().stats?;
-    let table = match ended {
-        true => table::lock_at_exit(),
-        false => Some(table::lock()),
-    };
+    // A thread that has ended may have left it locked.
+    let table = table::lock_or_give_up();
     let engine = table.as_ref().and_then(|table| {
         let engine = table.inherited.as_ref().or(table.engine.as_ref());
         engine.cloned()

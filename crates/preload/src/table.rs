@@ -76,8 +76,8 @@ pub fn lock() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks it at the process's end: a thread that exits may have left it locked, and another lets it go soon.
-pub fn lock_at_exit() -> Option<MutexGuard<'static, Table>> {
+/// Locks it; `None` after a second: a thread that has exited may have left it locked, and another lets it go soon.
+pub fn lock_or_give_up() -> Option<MutexGuard<'static, Table>> {
     debug_assert!(
         inside::is_inside(),
         "a call of this thread's would lock it once more"

@@ -10,6 +10,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::process::ExitStatusExt;
 use write_scene::{PAGE, Scratch, byte, engine, read, write};
 
 const PAGES: usize = 64;
@@ -181,9 +182,15 @@ fn exec_without_a_fork_keeps_what_was_flushed() {
     for how in ["flushed", "forked"] {
         let scratch = Scratch::new(how, PAGES * PAGE);
         let before = scratch.content();
-        child::command(TEST, &format!("{how} {}", scratch.0.display()))
-            .output()
-            .unwrap();
+        let ended = child::run(TEST, &format!("{how} {}", scratch.0.display()));
+        let signal = match how {
+            "flushed" => None,
+            _ => Some(libc::SIGKILL),
+        };
+        assert_eq!(ended.status.signal(), signal, "{how}");
+        // It has become the other program, and printed no result.
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(!said.contains("test result"), "{how}: {said}");
         let after = scratch.content();
         assert_eq!(after[AT], 1, "{how}");
         // The other one may have been written back.

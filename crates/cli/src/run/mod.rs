@@ -78,7 +78,7 @@ pub struct RunArgs {
     /// Write statistics of each process at exit, on the standard error: mappings taken and declined, and bytes read
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     stats: Option<StatsForm>,
-    /// Write them while the program runs, too, each time that so many seconds have passed; needs --stats-file
+    /// Also write a report each SECONDS seconds while the program runs; needs --stats-file
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_hyphen_values = true)]
     stats_every: Option<String>,
     /// Append the statistics to this file instead

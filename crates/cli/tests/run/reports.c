@@ -1,9 +1,11 @@
-/* A parent and its child read a file by mappings of their own, and go on until the standard input ends: `reports FILE [HOW]`.
- * With a second argument the file is open for writing, too. */
+/* A parent and its child read a file by mappings of their own, and go on until the standard input ends: `reports FILE`.
+ * `reports FILE writes`: the file is open for writing, too. `reports FILE late`: one process, which is at its end for as long as
+ * nobody reads what it prints. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,10 +25,20 @@ static unsigned sum(const char *path, int flags)
     return sum;
 }
 
+/* The last thing that a process does is to write what is in this: more than a pipe has room for. */
+static char output[1 << 20];
+
 int main(int count, char **arguments)
 {
-    int flags = count > 2 ? O_RDWR : O_RDONLY;
+    const char *how = count > 2 ? arguments[2] : "";
+    int flags = strcmp(how, "writes") ? O_RDONLY : O_RDWR;
     unsigned before = sum(arguments[1], flags);
+    if (!strcmp(how, "late")) {
+        setvbuf(stdout, output, _IOFBF, sizeof output);
+        for (int i = 0; i < 1 << 18; i++)
+            putchar('x');
+        return 0;
+    }
     pid_t child = fork();
     /* The pipe ends here, although the process goes on. */
     printf("%d %d\n", child, sum(arguments[1], flags) == before);

@@ -166,3 +166,31 @@ fn processes_whose_mappings_are_declined_report_too() {
         assert!(parent.wait().unwrap().success());
     }
 }
+
+/// A process may be at its end for a while.
+#[test]
+fn nothing_follows_the_last_report() {
+    let Some((directory, program, data)) = scene("reports-late") else {
+        return;
+    };
+    for how in ways() {
+        let reports = directory.join(format!("{how}.json"));
+        let program = [program.as_ref(), data.as_ref(), "late".as_ref()];
+        let mut process = start("--stats=json", how, &reports, &program);
+        let has_ended = || (stats::read(&reports).last()).is_some_and(ProcessStats::has_ended);
+        wait_until(has_ended);
+        // Ten reports more, by a thread that went on.
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(has_ended(), "{how}");
+        let mut said = String::new();
+        let mut output = process.stdout.take().unwrap();
+        output.read_to_string(&mut said).unwrap();
+        assert_eq!(said.len(), 1 << 18);
+        assert!(process.wait().unwrap().success());
+        let ends = stats::read(&reports)
+            .iter()
+            .filter(|report| report.has_ended())
+            .count();
+        assert_eq!(ends, 1, "{how}");
+    }
+}
