@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use write_scene::{PAGE, Scratch, byte, engine, read, write};
 
 const PAGES: usize = 64;
@@ -148,6 +149,48 @@ fn where_faults_are_messages_system_calls_write_to_any_page() {
         assert!(scratch.content() == bytes, "round {round}");
     }
     assert!(engine.stats().peak_bytes <= MEMORY as u64);
+}
+
+/// A device writes to pages of a locked part at any time, also while they are written back.
+#[test]
+fn direct_reads_into_a_locked_part_are_whole() {
+    const ROUNDS: usize = 1000;
+    let [scratch, source] = ["locked", "direct"].map(|name| Scratch::new(name, PAGES * PAGE));
+    let mut direct = File::options();
+    direct.read(true).custom_flags(libc::O_DIRECT);
+    let Ok(direct) = direct.open(&source.0) else {
+        return skipped("direct", "no reads past the page cache there");
+    };
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    let other = write(&engine, &file);
+    if let Err(why) = map.lock() {
+        return skipped("mlock", why);
+    }
+    let ends = AtomicBool::new(false);
+    let wrong = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Relaxed) {
+                other.flush().unwrap();
+                // Locked pages stay.
+                let _ = other.advise(Advice::PageOut);
+            }
+        });
+        let wrong = (0..ROUNDS).find(|round| {
+            let at = round % PAGES * PAGE;
+            let bytes = [(round % 251 + 1) as u8; PAGE];
+            source.open().write_all_at(&bytes, at as u64).unwrap();
+            let page = &mut map[at..at + PAGE];
+            let read = direct.read_exact_at(page, at as u64);
+            read.is_err() || page[..] != bytes
+        });
+        ends.store(true, Relaxed);
+        wrong
+    });
+    assert_eq!(wrong, None);
+    map.flush().unwrap();
+    assert!(scratch.content() == map[..]);
 }
 
 /// `exec` ends a process as a signal does: what a flush covered is in the file. A fork before it writes everything back.
