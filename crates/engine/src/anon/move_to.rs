@@ -15,7 +15,7 @@ use super::{Anonymous, NotShown, PageState};
 use crate::PAGE_SIZE;
 use crate::budget::{FLOOR, Need};
 use crate::cache::MapError;
-use crate::cache::window::Enter;
+use crate::cache::window::{Enter, TABLE_PAGES};
 use crate::mmu::MmuError;
 use core::ops::Range;
 use sync::Arc;
@@ -118,7 +118,9 @@ impl Move<'_> {
                 Enter::Entered => {}
                 Enter::NoMemory => {
                     self.count_out(span.start);
-                    return Err(super::FAULT_PAGES);
+                    // For all of them at once: they are paid back where one of them has no memory.
+                    let spans = self.resident_spans(from.addresses().end).count();
+                    return Err(super::FAULT_PAGES + spans * TABLE_PAGES as usize);
                 }
                 Enter::Zapping => unreachable!("nobody else has the window"),
             }

@@ -10,7 +10,7 @@ use softfault_engine::fault::{self, NeverInterrupted, Populated};
 use softfault_engine::mm::{
     AddressSpace, Advice, Attributes, Backing, Machine, MmError, MoveError, Protection,
 };
-use softfault_engine::mmu::{MmuError, SoftMmu};
+use softfault_engine::mmu::{MmuError, SoftMmu, TABLE_SPAN};
 use softfault_engine::policy::Policies;
 use softfault_oracle::{Rig, Still, TestFrames, TestSwap};
 use std::ops::Range;
@@ -191,6 +191,54 @@ fn a_map_without_room_or_with_a_hole_stays_in_place() {
     check(&rig, &old, &bytes);
     unlock_all(&rig, &old);
     drop((new, beyond, old));
+    rig.finish();
+}
+
+/// Whatever is left of the budget: all page tables of the new window are paid for, or none. Nothing can be evicted.
+#[test]
+fn a_move_without_memory_for_all_tables_is_refused() {
+    const SPANS: usize = 16;
+    const SPAN: usize = TABLE_SPAN / PAGE_SIZE;
+    let rig = rig();
+    let mut home = Anonymous::new(rig.node.clone(), SPANS * TABLE_SPAN).unwrap();
+    rig.map_anonymous(&home);
+    for span in 0..SPANS {
+        let page = at(&home, span * SPAN..span * SPAN + 1);
+        rig.write(page.start, &[span as u8 + 1]).unwrap();
+        let locked = fault::lock(&rig.space, page, true, &NeverInterrupted);
+        assert_eq!(locked, Populated::Done);
+    }
+    let (mut moved, mut refused) = (0, 0);
+    for free in 60..140 {
+        let new = home.longer(2 * SPANS * TABLE_SPAN).unwrap();
+        let mut taken = 0;
+        while rig.node.budget.try_charge(1, free) {
+            taken += 1;
+        }
+        let end = home.addresses().start + SPANS * TABLE_SPAN;
+        let answer = move_to(&rig.space, (&home, end), &new, SPANS * TABLE_SPAN);
+        rig.node.budget.uncharge(taken);
+        match answer {
+            Ok(()) => {
+                moved += 1;
+                home = new;
+            }
+            Err(error) => {
+                assert_eq!(error, MoveError::Budget, "{free} pages");
+                refused += 1;
+            }
+        }
+        for span in 0..SPANS {
+            let mut found = [0];
+            rig.read(at(&home, span * SPAN..span * SPAN + 1).start, &mut found)
+                .unwrap();
+            assert_eq!(found, [span as u8 + 1], "{free} pages, span {span}");
+        }
+    }
+    assert!(moved > 0 && refused > 0, "{moved} moved, {refused} refused");
+    fault::unlock(&rig.space, at(&home, 0..SPANS * SPAN));
+    rig.unmap(at(&home, 0..SPANS * SPAN));
+    drop(home);
     rig.finish();
 }
 
