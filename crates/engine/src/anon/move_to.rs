@@ -118,14 +118,23 @@ impl Move<'_> {
                 Enter::Entered => {}
                 Enter::NoMemory => {
                     self.count_out(span.start);
-                    // For all of them at once: they are paid back where one of them has no memory.
-                    let spans = self.resident_spans(from.addresses().end).count();
-                    return Err(super::FAULT_PAGES + spans * TABLE_PAGES as usize);
+                    return Err(self.pages_for_tables());
                 }
                 Enter::Zapping => unreachable!("nobody else has the window"),
             }
         }
         Ok(())
+    }
+
+    /// The memory that page tables of the new window need, all at once: they are paid back where one of them has none.
+    #[cold]
+    #[inline(never)]
+    fn pages_for_tables(&self) -> usize {
+        let mut spans = 0;
+        for _ in self.resident_spans(self.from.addresses().end) {
+            spans += 1;
+        }
+        super::FAULT_PAGES + spans * TABLE_PAGES as usize
     }
 
     /// Takes back the counts in the new window of the spans below `end`.

@@ -107,6 +107,8 @@ impl UffdMmu {
     ///
     /// # Safety
     /// As of [`abi::move_pages`].
+    // Not inlined: its variables would be on the handler's stack while pages are zapped.
+    #[inline(never)]
     pub(super) unsafe fn move_some(
         &self,
         fd: &Working,
@@ -116,14 +118,20 @@ impl UffdMmu {
     ) -> Progress {
         // SAFETY: the caller's promise.
         let progress = unsafe { abi::move_pages(fd, (to, from), bytes, holes) };
-        let is_gone = |page| self.looks.pagemap.place(page) == Some(PagePlace::Nowhere);
         match progress.stopped {
-            Some(libc::EEXIST) if is_gone(from + progress.bytes) => Progress {
+            Some(libc::EEXIST) if self.is_gone(from + progress.bytes) => Progress {
                 bytes: progress.bytes + PAGE_SIZE,
                 stopped: None,
             },
             _ => progress,
         }
+    }
+
+    /// True if a page is certainly not where it was.
+    #[cold]
+    #[inline(never)]
+    fn is_gone(&self, page: usize) -> bool {
+        self.looks.pagemap.place(page) == Some(PagePlace::Nowhere)
     }
 
     /// Copies the present pages of `from`, and zaps them there.
