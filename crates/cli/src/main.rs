@@ -42,7 +42,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run small versions of all workloads on the kernel and on softfault, side by side, in about three minutes
+    /// Run small versions of five workloads on the kernel and on softfault, side by side, in about three minutes
     Tour(tour::TourArgs),
     /// Measure workloads on any engine, side by side
     #[command(subcommand)]

@@ -95,7 +95,7 @@ fn how(why: Decline) -> Option<String> {
             "--assume-immutable takes it; use it only if no process writes to the file".to_owned()
         }
         Decline::PrivateWritable => "--swap DIR takes it".to_owned(),
-        Decline::TablesFull => "a larger --memory takes it".to_owned(),
+        Decline::TablesFull => "raise --memory to take it".to_owned(),
         Decline::NoFaults => table::lock().refused.clone()?,
         Decline::Error if mode::has_few_descriptors() => {
             "RLIMIT_NOFILE is low, `ulimit -n 64` is enough".to_owned()
@@ -106,12 +106,12 @@ fn how(why: Decline) -> Option<String> {
             let all = private::swap_bytes(&engine.stats())?;
             if !private::fits_in_files(all, mode::limit(libc::RLIMIT_FSIZE)) {
                 return Some(
-                    "RLIMIT_FSIZE is less than swap has: raise it with `ulimit -f`".into(),
+                    "RLIMIT_FSIZE is less than the swap file's size: raise it with `ulimit -f`".into(),
                 );
             }
             let mib = |bytes: u64| bytes >> 20;
             format!(
-                "{} of {} MiB are promised to other memory; --swap DIR:SIZE makes it larger",
+                "{} of {} MiB of swap are reserved for other memory; --swap DIR:SIZE makes it larger",
                 mib(table.private.promised()),
                 mib(all)
             )
@@ -124,7 +124,7 @@ fn how(why: Decline) -> Option<String> {
 pub fn tell_of_file_limit(limit: u64) {
     let prefix = stats::line_prefix();
     tell(&format!(
-        "{prefix}: memory is not under the budget any more: RLIMIT_FSIZE, {limit} bytes, is less than swap has\n"
+        "{prefix}: memory is no longer under the budget: RLIMIT_FSIZE, {limit} bytes, is less than the swap file's size\n"
     ));
 }
 
@@ -136,6 +136,6 @@ pub fn tell_of_writer(written: Option<Written>) {
     let file = path.map_or_else(|| "a file".to_owned(), |path| format!("{path:?}"));
     let (prefix, mib) = (stats::line_prefix(), bytes.div_ceil(1 << 20));
     tell(&format!(
-        "{prefix}: {file}, {mib} MiB, is not under the budget any more: it was opened to be written to\n"
+        "{prefix}: {file}, {mib} MiB, is no longer under the budget: it was opened for writing\n"
     ));
 }

@@ -40,7 +40,7 @@ impl fmt::Display for FaultError {
             Self::BeyondEnd => f.write_str("the range is past the present end of the file"),
             Self::Io(errno) => write!(
                 f,
-                "reading the file failed: {}",
+                "I/O error on the file or the swap file: {}",
                 io::Error::from_raw_os_error(*errno)
             ),
             Self::NoMemory => f.write_str(

@@ -76,7 +76,7 @@ pub const BATCHED_FLUSH: Check = Check {
             );
         }
         match machine::is_at_least(6, 16) {
-            Some(true) => Tried::ok("told from the version only: it cannot be tried"),
+            Some(true) => Tried::ok("known from the kernel's version only: it cannot be tried"),
             Some(false) => Tried::slower(
                 "not in this version; it cannot be tried",
                 machine::newer_kernel(6, 16),

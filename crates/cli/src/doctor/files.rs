@@ -45,7 +45,7 @@ fn look(place: &Place) -> io::Result<Tried> {
     let told = alignment(&file);
     let alignment = match told {
         Some((memory, offset)) => format!("buffers aligned to {memory}, offsets to {offset} bytes"),
-        None => "alignment not told (needs Linux 6.1 and the file system's help)".to_owned(),
+        None => "alignment unknown (needs Linux 6.1 and the file system's help)".to_owned(),
     };
     Ok(match FileStore::open(file.as_fd(), None)?.mode() {
         Mode::Direct => match read(&file) {

@@ -22,18 +22,18 @@ pub const FRAMES: Check = Check {
         match try_one() {
             Ok(true) => Tried::ok(found("one was had")),
             Ok(false) if ["always", "madvise"].contains(&mode) => Tried::slower(
-                found("none was to be had"),
+                found("none available"),
                 match is_off_for_us() {
                     true => "start it without prctl(PR_SET_THP_DISABLE)",
                     false => "echo 1 > /proc/sys/vm/compact_memory",
                 },
             ),
             Ok(false) if mode == "never" => Tried::slower(
-                found("none was to be had"),
+                found("none available"),
                 format!("echo madvise > {ENABLED}"),
             ),
             Ok(false) => Tried::slower(
-                found("none was to be had"),
+                found("none available"),
                 "boot a kernel built with CONFIG_TRANSPARENT_HUGEPAGE=y",
             ),
             Err(e) => Tried::slower(found(&e.to_string()), "ulimit -v unlimited"),

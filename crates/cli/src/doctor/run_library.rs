@@ -5,7 +5,7 @@ use crate::run;
 
 pub const CHECK: Check = Check {
     name: "run-library",
-    costs: "softfault run begins no program",
+    costs: "softfault run does not work",
     run: |_| match run::library() {
         Ok(library) => Tried::ok(format!(
             "{}, which takes this command's options",

@@ -29,7 +29,7 @@ pub fn find() -> Result<PathBuf, Error> {
     if found.as_os_str().as_bytes().iter().any(odd) {
         let path = found.display();
         return Err(not_begun::failed(format_args!(
-            "{path}: the loader takes no library whose path has a space or a colon"
+            "{path}: the loader cannot load a library whose path has a space or a colon; name a copy elsewhere in SOFTFAULT_PRELOAD"
         )));
     }
     Ok(found)
@@ -43,11 +43,11 @@ pub fn fits(library: &Path) -> Result<(), Error> {
     let theirs = match note {
         Some(note) if note == stamp::STAMP.as_bytes() => return Ok(()),
         Some(note) => format!("of softfault {}", note.escape_ascii()),
-        None => "of no known build".to_owned(),
+        None => "of an unknown build".to_owned(),
     };
     let us = current_exe().map_err(not_begun::failed)?;
     Err(not_begun::failed(format_args!(
-        "the library {}, {theirs}, does not fit {}, of softfault {}: make both anew \
+        "the library {}, {theirs}, does not fit {}, of softfault {}: build both anew \
          (cargo build --release -p softfault-cli -p softfault-preload)",
         library.display(),
         us.display(),

@@ -81,7 +81,7 @@ pub struct RunArgs {
     /// Also write a report each SECONDS seconds while the program runs; needs --stats-file
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_hyphen_values = true)]
     stats_every: Option<String>,
-    /// Append the statistics to this file instead
+    /// Append the statistics to this file, in place of the standard error; needs --stats
     #[arg(long, value_name = "FILE")]
     stats_file: Option<PathBuf>,
     /// The program and its arguments

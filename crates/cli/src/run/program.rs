@@ -27,10 +27,13 @@ impl Program {
             return match fs::metadata(name) {
                 Ok(about) if about.is_dir() => Err(is_directory(name)),
                 Ok(about) if !about.is_file() => Err(cannot_run(format_args!(
-                    "{shown}: it is no regular file, and no program"
+                    "{shown}: it is not a regular file"
                 ))),
                 Ok(_) => Ok(Self(name.into())),
-                Err(_) => Err(not_found(format_args!("{shown}: there is no such program"))),
+                Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
+                    Err(not_found(format_args!("{shown}: there is no such program")))
+                }
+                Err(why) => Err(cannot_run(format_args!("{shown}: {why}"))),
             };
         }
         if [".", ".."].contains(&name.to_str().unwrap_or_default()) {
@@ -101,7 +104,7 @@ impl Program {
 
 fn is_directory(name: &OsStr) -> Error {
     let shown = name.display();
-    cannot_run(format_args!("{shown}: it is a directory, and no program"))
+    cannot_run(format_args!("{shown}: it is a directory"))
 }
 
 /// Whether this user may execute it: a file that only others may is passed over.

@@ -31,7 +31,7 @@ fn directory() -> Result<PathBuf, Error> {
     ];
     let mut places = places.into_iter().flatten();
     let found = places.find(|place| place.is_absolute() && is_writable(place));
-    let none = "no file can be made in /dev/shm, XDG_RUNTIME_DIR or TMPDIR, by which processes share a budget: say --memory-per-process";
+    let none = "no file can be made in /dev/shm, XDG_RUNTIME_DIR or TMPDIR, by which processes share a budget: use --memory-per-process";
     found.ok_or_else(|| not_begun::failed(none))
 }
 

@@ -54,7 +54,7 @@ fn the_command_refuses_a_library_of_another_build() {
     // One of a time before the stamps, and none at all.
     for odd in ["/bin/true", "/etc/passwd"] {
         place.copy(Path::new(odd), "libsoftfault_preload.so");
-        refuses(&mut place.softfault(&arguments), 125, "of no known build");
+        refuses(&mut place.softfault(&arguments), 125, "of an unknown build");
     }
 }
 

@@ -53,11 +53,12 @@ fn a_program_that_is_not_executable() {
     let file = directory.join("text");
     fs::write(&file, "no program").unwrap();
     refuses_program(&file, 126, "Permission denied");
+    refuses_program(&file.join("program"), 126, "Not a directory");
     let mut by_path = softfault_run();
     by_path.env("PATH", &directory).args(["--", "text"]);
     refuses(&mut by_path, 126, "not executable");
     for name in [".", "..", "/tmp", "./"] {
-        refuses_program(name.as_ref(), 126, "it is a directory, and no program");
+        refuses_program(name.as_ref(), 126, "it is a directory");
     }
     // Another place of PATH has one that is.
     let places = [directory.clone(), directory.join("bin")];

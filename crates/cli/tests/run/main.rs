@@ -156,7 +156,7 @@ pub fn refuses(command: &mut Command, code: i32, why: &str) {
 }
 
 /// The end of a line about a file whose mappings were handed back.
-pub const WAS_OPENED: &str = " is not under the budget any more: it was opened to be written to\n";
+pub const WAS_OPENED: &str = " is no longer under the budget: it was opened for writing\n";
 
 /// The same, but for a line for each reason that is told for which one of the processes had mappings declined.
 pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessStats], what: &str) {
@@ -177,7 +177,7 @@ pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessSta
     let handed_back = stats.iter().filter(|stats| stats.handed_back() > 0);
     assert!(opened.len() <= handed_back.count(), "{what}: {opened:?}");
     let has_figures =
-        |line: &str| line.contains(" MiB are promised to other memory; --swap DIR:SIZE");
+        |line: &str| line.contains(" MiB of swap are reserved for other memory; --swap DIR:SIZE");
     let mut full = told.iter().filter(|line| line.contains(": swap_full,"));
     assert!(full.all(|line| has_figures(line)), "{what}: {told:?}");
     let reason = |line: &str| {

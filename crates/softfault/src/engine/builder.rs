@@ -180,7 +180,8 @@ impl Builder {
 
     /// Whether the kernel may serve files by mappings of its own, outside of the budget, where that is faster:
     /// [small files](Self::small_maps), and larger files as long as the page cache has them and there
-    /// is memory for that. It applies to [`Reads::Auto`] only, and to faults by [signals](Faults::Signals). Default: the
+    /// is memory for that. It applies to [`Reads::Auto`] only. With faults
+    /// by threads or by messages the kernel serves small files only. Default: the
     /// value of `SOFTFAULT_BY_KERNEL` (`0` or `1`), or else true.
     pub fn by_kernel(mut self, may: bool) -> Self {
         self.by_kernel = Some(may);

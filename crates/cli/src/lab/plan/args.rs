@@ -28,7 +28,7 @@ Policies, the default first:
                                    lock=refcount and reuse=typesafe, and is alone with others
   retry=vma-lock|mmap-lock|held    the lock under which a fault retries after I/O
   pin=yes|no                       whether the fault pins the page during its I/O wait
-  miss=adaptive|baseline|p1|p2|both  the accesses that read-ahead counts as hits
+  miss=adaptive|baseline|p1|p2|both  the accesses that read-ahead counts as hits; p1, p2: by one patch of the series
   share=vma-lock|document|i-mmap-rwsem  hugetlb on soft: the lock that keeps a shared page table during a fault
   around=yes|no                    hugetlb on soft: whether a fault also maps the page's neighbours that the file has
   join=leaf|fault-mutex            hugetlb on soft: the lock of a fault that finds its page in a shared page table
@@ -81,7 +81,7 @@ pub struct RunArgs {
     /// The memory budget: softfault's budget, and the cgroup limit of the kernel's runs
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     pub memory: u64,
-    /// Number of threads; each number of a list is a row [default: sparse, many and scan 1, random and write 32, thrash 500,
+    /// Number of threads; each number of a list is a row [default: sparse, many, orders and scan 1, random and write 32, thrash 500,
     /// warm-start and storm 16, spf and anon 8, pft 1,2,4, loops 1,2, swap-retry 32, snapshot 4]; for hugetlb, of processes [default: 2]
     #[arg(
         long,
@@ -98,7 +98,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "PERCENT")]
     pub touch: Option<f64>,
     /// Access patterns. sparse: random, sequential, strideN [default: random,stride1021,stride2053,stride4099,sequential];
-    /// many: cold, present [default: both]; write: sequential, append, random, zipf [default: all
+    /// many: cold, present [default: both]; orders: 0213, shuffleN, reverseN, anywhereN, gapsNofM, streamsN and backwards, with +
+    /// between, and drawnN [default: twelve of them]; write: sequential, append, random, zipf [default: all
     /// but append]; scan: cold, warm, remap [default: all]; pft: own, shared [default: both]; loops: mmap, mmap-touch,
     /// unmap-untouched, unmap, touch [default: these], unmap-untouched-contended, unmap-contended, touch-contended; anon: uniform, zipf [default:
     /// both]; swap-retry and snapshot: the same [default: uniform]; hugetlb: the state of the file at the start: empty,
