@@ -16,6 +16,15 @@ pub struct Blocks {
     pub later: Vec<Range<usize>>,
 }
 
+impl Blocks {
+    /// True if one overlaps a range.
+    pub fn is_over(&self, range: &Range<usize>) -> bool {
+        let all = self.mappings.values().chain(&self.later);
+        all.into_iter()
+            .any(|mapping| mapping.start < range.end && range.start < mapping.end)
+    }
+}
+
 static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks {
     mappings: BTreeMap::new(),
     later: Vec::new(),

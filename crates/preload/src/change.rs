@@ -10,14 +10,10 @@ use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault::{Advice, KernelMapping, Mmap};
 
-/// Hands back all mappings that overlap a range, with all others in the same windows. False if it cannot be: the place
-/// is as it was. In a thread that is inside.
+/// Hands back all windows that overlap a range. Also those of which the program has nothing there any more: the engine has pages
+/// there, and goes on to map and unmap them. False if it cannot be: the place is as it was. In a thread that is inside.
 pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
-    loop {
-        let window = table.over(range).next().map(|taken| taken.window.clone());
-        let Some(window) = window else {
-            return true;
-        };
+    for window in table.windows_over(range) {
         let all = table.remove_window(&window);
         let mappings = all.iter().map(|taken| KernelMapping {
             addresses: taken.addresses.clone(),
@@ -50,6 +46,7 @@ pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
             HANDED_BACK.add(mapping.addresses.len());
         }
     }
+    true
 }
 
 /// `munmap(2)`: the engine drops whole mappings, and the kernel unmaps the ranges between them.
@@ -72,6 +69,8 @@ pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
 /// The same, for memory that is not private.
 fn unmap_shared(table: &mut Table, range: &Range<usize>) -> c_int {
     let within = |taken: &Range<usize>| range.start <= taken.start && taken.end <= range.end;
+    // The program may name addresses where it has nothing.
+    free_idle(table, range);
     loop {
         let cut = table.over(range).find(|taken| !within(&taken.addresses));
         let cut = cut.map(|taken| taken.addresses.clone());
@@ -85,10 +84,11 @@ fn unmap_shared(table: &mut Table, range: &Range<usize>) -> c_int {
         .over(range)
         .map(|taken| taken.addresses.clone())
         .collect();
-    let mut free = range.start;
     let mut answer = 0;
-    for taken in whole.iter().rev() {
-        answer |= unmap_plain(free..taken.start);
+    for part in table.outside_windows(range) {
+        answer |= unmap_plain(&part);
+    }
+    for taken in whole {
         if let Some(taken) = table.remove(taken.start) {
             let (window, leased) = (taken.window.clone(), taken.leased);
             drop(taken);
@@ -97,9 +97,8 @@ fn unmap_shared(table: &mut Table, range: &Range<usize>) -> c_int {
                 keep_idle(table, window);
             }
         }
-        free = taken.end;
     }
-    answer | unmap_plain(free..range.end)
+    answer
 }
 
 /// Windows that may be idle at a time.
@@ -126,10 +125,7 @@ pub fn free_idle(table: &mut Table, range: &Range<usize>) {
     table.forget_idle();
 }
 
-fn unmap_plain(range: Range<usize>) -> c_int {
-    if range.is_empty() {
-        return 0;
-    }
+fn unmap_plain(range: &Range<usize>) -> c_int {
     // SAFETY: the program's own call on its own memory.
     unsafe { call::any(libc::SYS_munmap, [range.start, range.len(), 0, 0]) }
 }

@@ -106,7 +106,8 @@ fn how(why: Decline) -> Option<String> {
             let all = private::swap_bytes(&engine.stats())?;
             if !private::fits_in_files(all, mode::limit(libc::RLIMIT_FSIZE)) {
                 return Some(
-                    "RLIMIT_FSIZE is less than the swap file's size: raise it with `ulimit -f`".into(),
+                    "RLIMIT_FSIZE is less than the swap file's size: raise it with `ulimit -f`"
+                        .into(),
                 );
             }
             let mib = |bytes: u64| bytes >> 20;

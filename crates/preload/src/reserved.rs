@@ -58,6 +58,17 @@ impl Reservations {
         over
     }
 
+    /// A range that is reserved, and those beside it that children of fork have, too.
+    pub fn joined_with(&self, range: &Range<usize>) -> Range<usize> {
+        let mut whole = range.clone();
+        for own in self.over(&(range.start.saturating_sub(1)..range.end.saturating_add(1))) {
+            if !self.is_childless(own.start) {
+                whole = whole.start.min(own.start)..whole.end.max(own.end);
+            }
+        }
+        whole
+    }
+
     /// Forgets those of a range, which are something else from now on.
     pub fn forget(&mut self, range: &Range<usize>) {
         for own in self.over(range) {

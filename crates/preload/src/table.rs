@@ -1,11 +1,11 @@
 //! The taken mappings, by address.
 
-use crate::inside;
 use crate::leases::{FileKey, Leases, Written};
 use crate::marked;
 use crate::private::PrivateMappings;
 use crate::reserved::Reservations;
 use crate::tree::Tree;
+use crate::{block_list, inside};
 use core::ops::Range;
 use libc::c_int;
 use softfault::{Engine, Mmap};
@@ -102,9 +102,50 @@ impl Table {
         before.take_while(move |taken| start < end && taken.addresses.end > start)
     }
 
+    /// True if something in a range is a mapping of the program's.
+    pub fn has_any(&self, range: &Range<usize>) -> bool {
+        self.over(range).next().is_some()
+    }
+
+    /// The windows that overlap a range, those among them of which nothing that is mapped does.
+    pub fn windows_over(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        // Windows do not overlap, and something is mapped in each: the next mapping before the range, or behind it, is in a
+        // window that begins, or ends, outside.
+        let before = self.taken.range(..range.start).next_back();
+        let behind = self
+            .taken
+            .range(range.start..range.end)
+            .map(|(_, taken)| taken);
+        let behind = behind.chain(
+            self.taken
+                .range(range.end..)
+                .map(|(_, taken)| taken)
+                .take(1),
+        );
+        let all = before.map(|(_, taken)| taken).into_iter().chain(behind);
+        let mut windows: Vec<_> = all.map(|taken| taken.window.clone()).collect();
+        windows.retain(|window| overlap(window, range));
+        windows.dedup();
+        windows
+    }
+
+    /// The parts of a range that are in no window.
+    pub fn outside_windows(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let mut outside = Vec::new();
+        let mut free = range.start;
+        for window in self.windows_over(range) {
+            outside.push(free..window.start.max(free));
+            free = window.end.min(range.end);
+        }
+        outside.push(free..range.end);
+        outside.retain(|part| !part.is_empty());
+        outside
+    }
+
     /// Enters one.
     pub fn add(&mut self, taken: Taken) {
-        self.idle.retain(|window| *window != taken.window);
+        // Windows that the engine has closed since are not there: something else may be.
+        (self.idle).retain(|window| !overlap(window, &taken.window));
         self.taken.insert(taken.addresses.start, taken);
     }
 
@@ -150,9 +191,10 @@ impl Table {
     /// closes idle windows by itself, and private memory comes to be there.
     pub fn forget_idle(&mut self) {
         for window in core::mem::take(&mut self.idle) {
-            let is_used = !self.is_free(&window)
+            let is_used = !self.windows_over(&window).is_empty()
                 || self.private.is_over(&window)
-                || !self.reservations.over(&window).is_empty();
+                || !self.reservations.over(&window).is_empty()
+                || block_list::lock().is_over(&window);
             marked::mark(&window, is_used);
         }
     }
@@ -176,9 +218,14 @@ impl Table {
                 // What was advised about that is not true of the new mapping.
                 is_within && !self.reservations.is_childless(own.start)
             };
-            if gap.len() >= least && !known.iter().any(is_known) {
-                self.reservations.forget(&gap);
-                self.reservations.remember(&gap, false);
+            if known.iter().any(is_known) {
+                continue;
+            }
+            // It may be a part of a reservation that was in use, and is small by itself.
+            let whole = self.reservations.joined_with(&gap);
+            if whole.len() >= least {
+                self.reservations.forget(&whole);
+                self.reservations.remember(&whole, false);
             }
         }
     }
@@ -204,6 +251,10 @@ impl Table {
             }
         }
     }
+}
+
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start < other.end && other.start < one.end
 }
 
 /// True if memory after an advice about it is reserved as before.

@@ -4,11 +4,16 @@
 //! a stack for signals of its own before it does anything, and where mprotect(2) is denied by then
 //! it ends the program.
 
+mod starting;
+
+pub(crate) use starting::HeldStarts;
+
 use crate::signal;
 use core::ffi::{CStr, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use starting::Starting;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -23,6 +28,19 @@ struct Start<Work> {
     work: Work,
 }
 
+/// Threads of ours that are being started.
+static STARTING: Starting = Starting::new();
+
+/// Holds starts of threads back while the process forks.
+pub(crate) fn hold_starts() -> HeldStarts<'static> {
+    STARTING.hold()
+}
+
+/// In the child.
+pub(crate) fn forked() {
+    STARTING.forked();
+}
+
 /// Starts a thread with so many bytes of stack beside the C library's own. Signals are masked in
 /// it: those that are sent to the process are for the program's threads.
 pub(crate) fn start<Work: FnOnce() + Send + 'static>(
@@ -31,6 +49,7 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
     work: Work,
 ) -> io::Result<Thread> {
     let start = Box::into_raw(Box::new(Start { name, work }));
+    STARTING.begin();
     // A thread inherits the mask.
     let masked = signal::masked();
     let mut thread = MaybeUninit::uninit();
@@ -42,6 +61,7 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
         match libc::pthread_attr_init(attributes) {
             0 => {}
             failed => {
+                (0..2).for_each(|_| STARTING.end());
                 drop(Box::from_raw(start));
                 return Err(io::Error::from_raw_os_error(failed));
             }
@@ -54,7 +74,9 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
         failed
     };
     drop(masked);
+    STARTING.end();
     if failed != 0 {
+        STARTING.end();
         // SAFETY: there is no thread that would have taken it.
         drop(unsafe { Box::from_raw(start) });
         return Err(io::Error::from_raw_os_error(failed));
@@ -65,6 +87,7 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
 }
 
 extern "C" fn main<Work: FnOnce()>(start: *mut c_void) -> *mut c_void {
+    STARTING.end();
     // SAFETY: from `start`, for this thread alone.
     let start = unsafe { Box::from_raw(start.cast::<Start<Work>>()) };
     // SAFETY: a string that lives as long as the process; longer than 15 bytes, it is cut.

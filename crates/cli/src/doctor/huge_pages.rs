@@ -28,10 +28,9 @@ pub const FRAMES: Check = Check {
                     false => "echo 1 > /proc/sys/vm/compact_memory",
                 },
             ),
-            Ok(false) if mode == "never" => Tried::slower(
-                found("none available"),
-                format!("echo madvise > {ENABLED}"),
-            ),
+            Ok(false) if mode == "never" => {
+                Tried::slower(found("none available"), format!("echo madvise > {ENABLED}"))
+            }
             Ok(false) => Tried::slower(
                 found("none available"),
                 "boot a kernel built with CONFIG_TRANSPARENT_HUGEPAGE=y",

@@ -33,6 +33,7 @@ mod reserve;
 mod stats;
 mod told;
 mod tree;
+mod unmapped;
 mod unwritten;
 mod variables;
 mod writes;

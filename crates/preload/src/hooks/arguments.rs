@@ -4,9 +4,8 @@ use super::again::reading;
 use super::readable::is_readable;
 use libc::{
     c_char, c_int, c_long, c_uint, c_ulong, c_void, clock_t, clockid_t, cpu_set_t, epoll_event,
-    gid_t, iovec, itimerspec, itimerval, nfds_t, pid_t, pollfd, rlimit, rusage, sched_param,
-    sembuf, sigset_t, size_t, sockaddr, socklen_t, ssize_t, stat, statfs, sysinfo as Sysinfo,
-    timespec, tms, utsname,
+    gid_t, iovec, itimerspec, itimerval, pid_t, rlimit, rusage, sched_param, sembuf, sigset_t,
+    size_t, sockaddr, socklen_t, ssize_t, stat, statfs, sysinfo as Sysinfo, timespec, tms, utsname,
 };
 
 /// Bytes of the address of a socket, at most.
@@ -259,8 +258,6 @@ reading! {
     fn pipe2(to: *mut c_int, flags: c_int) -> c_int => Into(to.cast(), 2 * size_of::<c_int>());
     /// socketpair(2).
     fn socketpair(domain: c_int, kind: c_int, protocol: c_int, to: *mut c_int) -> c_int => Into(to.cast(), 2 * size_of::<c_int>());
-    /// poll(2).
-    fn poll(all: *mut pollfd, count: nfds_t, until: c_int) -> c_int => Into(all.cast(), count as usize * size_of::<pollfd>());
     /// epoll_wait(2).
     fn epoll_wait(fd: c_int, to: *mut epoll_event, most: c_int, until: c_int) -> c_int => Into(to.cast(), most.max(0) as usize * size_of::<epoll_event>());
     /// getrusage(2).

@@ -2,7 +2,9 @@
 //! bounds, and make the system call themselves.
 
 use super::again::{Reads, again, again_by_error, reading};
+use super::direct::bytes_at_position;
 use super::next::hooks;
+use super::polled::polled;
 use super::reading::read_into;
 use super::receive::{BounceBuffer, bytes_into, items_into, length, size, text_into};
 use super::signals::without;
@@ -16,7 +18,7 @@ use libc::{
 hooks! {
     /// read(2).
     fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t) -> ssize_t = |next| {
-        read_into(fd, to, bytes, |to, bytes, _| next(fd, to, bytes, room))
+        bytes_at_position(fd, (to, bytes), |to, bytes| next(fd, to, bytes, room))
     };
 
     /// pread(2).
@@ -45,12 +47,12 @@ hooks! {
 
     /// fread(3).
     fn __fread_chk(to: *mut c_void, room: size_t, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
-        items_into(to, (each, count), || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
+        items_into(to, (each, count), Some(from), || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
     };
 
     /// fread(3), without a lock.
     fn __fread_unlocked_chk(to: *mut c_void, room: size_t, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
-        items_into(to, (each, count), || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
+        items_into(to, (each, count), None, || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
     };
 
     /// getcwd(3).
@@ -72,11 +74,14 @@ hooks! {
     fn __ppoll_chk(all: *mut pollfd, count: nfds_t, until: *const timespec, set: *const sigset_t, room: size_t) -> c_int = |next| {
         let mut place = MaybeUninit::uninit();
         let set = without(set, &mut place);
-        let reads = [
-            Reads::Into(all.cast(), count as usize * size_of::<pollfd>()),
-            Reads::Bytes(until.cast(), size(until)),
-        ];
-        again(&reads, || next(all, count, until, set, room))
+        polled(all, count, |all| {
+            again(&[Reads::Bytes(until.cast(), size(until))], || next(all, count, until, set, room))
+        })
+    };
+
+    /// poll(2).
+    fn __poll_chk(all: *mut pollfd, count: nfds_t, until: c_int, room: size_t) -> c_int = |next| {
+        polled(all, count, |all| next(all, count, until, room))
     };
 }
 
@@ -98,8 +103,6 @@ mod others {
         fn __readlink_chk(path: *const c_char, to: *mut c_char, bytes: size_t, room: size_t) -> ssize_t => Text(path), Into(to.cast(), bytes);
         /// readlinkat(2).
         fn __readlinkat_chk(at: c_int, path: *const c_char, to: *mut c_char, bytes: size_t, room: size_t) -> ssize_t => Text(path), Into(to.cast(), bytes);
-        /// poll(2).
-        fn __poll_chk(all: *mut pollfd, count: nfds_t, until: c_int, room: size_t) -> c_int => Into(all.cast(), count as usize * size_of::<pollfd>());
         /// getgroups(2).
         fn __getgroups_chk(most: c_int, to: *mut gid_t, room: size_t) -> c_int => Into(to.cast(), most.max(0) as usize * size_of::<gid_t>());
     }

@@ -3,10 +3,11 @@
 
 use super::bounce::Temporary;
 use super::next::hooks;
+use super::position::ClaimedBytes;
 use super::put::put;
 use super::readable::is_readable;
-use super::reading::{is_file, read_into};
-use super::receive::{MOST, some_of, vectors_into};
+use super::reading::{STEP as PIECE, is_file, is_one_call, read_into};
+use super::receive::{MOST, is_taken, received, some_of, vectors_into};
 use crate::{call, inside, marked, mode};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 
@@ -144,6 +145,9 @@ pub unsafe fn vectors_by(
                 read(&one, 1, done)
             });
         }
+        if are_several(fd, vectors, count) {
+            return vectors_in_pieces(fd, (vectors, count), read);
+        }
         match usize::try_from(count) {
             Ok(some) => vectors_into(vectors, some, |vectors, count| {
                 read(vectors, count as c_int, 0)
@@ -154,10 +158,127 @@ pub unsafe fn vectors_by(
     }
 }
 
+/// True if a file is read into the buffers of vectors piece by piece, where faults are signals: more than is read into other memory at
+/// a time.
+///
+/// # Safety
+/// As of [`are_direct`].
+unsafe fn are_several(fd: c_int, vectors: *const iovec, count: c_int) -> bool {
+    let count = count.max(0) as usize;
+    if !mode::is_signals() || !marked::is_any() || count > MOST {
+        return false;
+    }
+    if !is_readable(vectors.cast(), count * size_of::<iovec>()) {
+        return false;
+    }
+    // SAFETY: the caller's promise; they are there.
+    let each = || (0..count).map(|at| unsafe { vectors.add(at).read() });
+    let bytes = each().fold(0_usize, |sum, each| sum.saturating_add(each.iov_len));
+    bytes > PIECE && each().any(|each| is_taken(each.iov_base, each.iov_len)) && is_file(fd)
+}
+
+/// Reads into the buffers of vectors, one after the other, as far as there are bytes.
+///
+/// # Safety
+/// As of [`vectors_by`].
+unsafe fn vectors_in_pieces(
+    fd: c_int,
+    (vectors, count): (*const iovec, c_int),
+    mut read: impl FnMut(*const iovec, c_int, usize) -> ssize_t,
+) -> ssize_t {
+    let mut done = 0;
+    for at in 0..count.max(0) as usize {
+        // SAFETY: the caller's promise.
+        let iovec { iov_base, iov_len } = unsafe { vectors.add(at).read() };
+        let got = read_into(fd, iov_base, iov_len, |to, bytes, before| {
+            let one = iovec {
+                iov_base: to,
+                iov_len: bytes,
+            };
+            read(&one, 1, done + before)
+        });
+        if got < 0 && done == 0 {
+            return got;
+        }
+        done += received(got);
+        if received(got) < iov_len {
+            break;
+        }
+    }
+    done as ssize_t
+}
+
+/// The same of readv(2), which reads where the file's position is.
+///
+/// # Safety
+/// As of readv(2).
+pub unsafe fn vectors_at_position(
+    fd: c_int,
+    (vectors, count): (*const iovec, c_int),
+    mut read: impl FnMut(*const iovec, c_int) -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise; they are there where they are read in pieces.
+    unsafe {
+        if are_direct(fd, vectors, count) || are_several(fd, vectors, count) {
+            let each = (0..count.max(0) as usize).map(|at| vectors.add(at).read().iov_len);
+            let bytes = each.fold(0, usize::saturating_add);
+            if let Some(claimed) = ClaimedBytes::claim(fd, bytes) {
+                let answer = vectors_by(fd, (vectors, count), |one, _, done| {
+                    // Each call has one vector, in pieces.
+                    let iovec { iov_base, iov_len } = one.read();
+                    claimed.read(iov_base, iov_len, done)
+                });
+                claimed.end(answer);
+                return answer;
+            }
+        }
+        vectors_by(fd, (vectors, count), |vectors, count, _| {
+            read(vectors, count)
+        })
+    }
+}
+
+/// The same of a call that reads where the file's position is: `read` gets where to, and how many bytes.
+///
+/// # Safety
+/// As of read(2).
+#[inline]
+pub unsafe fn bytes_at_position(
+    fd: c_int,
+    (to, bytes): (*mut c_void, usize),
+    mut read: impl FnMut(*mut c_void, usize) -> ssize_t,
+) -> ssize_t {
+    let is_several = match mode::is_signals() {
+        true => is_taken(to, bytes) && !is_one_call(to, bytes),
+        false => bytes > STEP && is_direct(fd, to, bytes),
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        match is_several.then(|| ClaimedBytes::claim(fd, bytes)).flatten() {
+            Some(claimed) => {
+                let read = |to, bytes, done| claimed.read(to, bytes, done);
+                let answer = bytes_by(fd, (to, bytes), read);
+                claimed.end(answer);
+                answer
+            }
+            None => bytes_by(fd, (to, bytes), |to, bytes, _| read(to, bytes)),
+        }
+    }
+}
+
+/// pread(2), past the hook.
+///
+/// # Safety
+/// As of pread(2).
+pub unsafe fn next_pread(fd: c_int, to: *mut c_void, bytes: usize, at: off_t) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { nexts::pread.get()(fd, to, bytes, at) }
+}
+
 hooks! {
     /// read(2).
     fn read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t = |next| {
-        bytes_by(fd, (to, bytes), |to, bytes, _| next(fd, to, bytes))
+        bytes_at_position(fd, (to, bytes), |to, bytes| next(fd, to, bytes))
     };
 
     /// pread(2).
@@ -172,7 +293,7 @@ hooks! {
 
     /// readv(2).
     fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t = |next| {
-        vectors_by(fd, (vectors, count), |vectors, count, _| next(fd, vectors, count))
+        vectors_at_position(fd, (vectors, count), |vectors, count| next(fd, vectors, count))
     };
 
     /// preadv(2).

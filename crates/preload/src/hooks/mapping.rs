@@ -156,7 +156,10 @@ unsafe fn map_over(addr: *mut c_void, call: &Call, is_large: bool) -> *mut c_voi
         give::leave_stack();
         let mut table = table::lock();
         change::free_idle(&mut table, &range);
-        if flags & libc::MAP_FIXED != 0 && !change::hand_back(&mut table, &range) {
+        let is_fixed = flags & libc::MAP_FIXED != 0;
+        // The kernel refuses what is not to replace anything, where there is something.
+        let is_free = flags & libc::MAP_FIXED_NOREPLACE != 0 && !table.has_any(&range);
+        if (is_fixed || is_free) && !change::hand_back(&mut table, &range) {
             // Over a window that the engine goes on to serve.
             refused = Some(libc::ENOMEM);
         }
@@ -221,22 +224,19 @@ fn give_place(
     flags: c_int,
     map: impl Fn(*mut c_void, c_int) -> *mut c_void,
 ) -> Result<c_int, c_int> {
-    if flags & libc::MAP_FIXED == 0 {
-        // Where there is nothing anything may be, although the addresses are taken.
-        if !table.private.is_hole(range) {
-            return Ok(flags);
-        }
-    } else {
-        // A call that the kernel refuses replaces nothing.
-        let lasting = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
-        let filled = libc::MAP_POPULATE | libc::MAP_LOCKED;
-        let tried = map(core::ptr::null_mut(), flags & !(lasting | filled));
-        if tried == libc::MAP_FAILED {
-            return Err(call::errno());
-        }
-        // SAFETY: just mapped, and nobody's.
-        unsafe { call::any(libc::SYS_munmap, [tried as usize, range.len(), 0, 0]) };
+    // Where there is nothing anything may be, although the addresses are taken.
+    if flags & libc::MAP_FIXED == 0 && !table.private.is_hole(range) {
+        return Ok(flags);
     }
+    // A call that the kernel refuses replaces nothing.
+    let lasting = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
+    let filled = libc::MAP_POPULATE | libc::MAP_LOCKED;
+    let tried = map(core::ptr::null_mut(), flags & !(lasting | filled));
+    if tried == libc::MAP_FAILED {
+        return Err(call::errno());
+    }
+    // SAFETY: just mapped, and nobody's.
+    unsafe { call::any(libc::SYS_munmap, [tried as usize, range.len(), 0, 0]) };
     match give::before_fixed(table, range) {
         true => Ok(flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED),
         false => Err(libc::ENOMEM),

@@ -4,6 +4,7 @@
 use super::again::{COPIED, Reads, may_be_missing, with_copy, with_text};
 use super::next::hooks;
 use super::readable::is_readable;
+use super::stream_lock::LockedStream;
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
 use crate::{marked, mode};
 use libc::{
@@ -90,12 +91,12 @@ hooks! {
 
     /// fwrite(3): the C library hands large parts to the kernel without a hook in between.
     fn fwrite(from: *const c_void, size: size_t, count: size_t, to: *mut FILE) -> size_t = |next| {
-        in_copies(from, (size, count), || next(from, size, count, to), |copy, bytes| next(copy, 1, bytes, to))
+        in_copies(from, (size, count), Some(to), || next(from, size, count, to), |copy, bytes| next(copy, 1, bytes, to))
     };
 
     /// fwrite(3), without a lock.
     fn fwrite_unlocked(from: *const c_void, size: size_t, count: size_t, to: *mut FILE) -> size_t = |next| {
-        in_copies(from, (size, count), || next(from, size, count, to), |copy, bytes| next(copy, 1, bytes, to))
+        in_copies(from, (size, count), None, || next(from, size, count, to), |copy, bytes| next(copy, 1, bytes, to))
     };
 
     /// fputs(3).
@@ -177,10 +178,12 @@ fn behind(at: off_t, done: usize) -> off_t {
     if at == -1 { -1 } else { at + done as off_t }
 }
 
-/// Items that are written from copies, where they may have been taken; how many are whole.
+/// Items that are written from copies, where they may have been taken; how many are whole. `locks`: the stream, to which no other
+/// thread writes in between.
 fn in_copies(
     from: *const c_void,
     (size, count): (usize, usize),
+    locks: Option<*mut FILE>,
     write: impl FnOnce() -> usize,
     mut write_bytes: impl FnMut(*const c_void, usize) -> usize,
 ) -> usize {
@@ -188,6 +191,7 @@ fn in_copies(
     if !mode::is_signals() || bytes == 0 || !marked::may_be_taken(from as usize, bytes) {
         return write();
     }
+    let _locked = LockedStream::of(locks);
     let mut done = 0;
     while done < bytes {
         let some = COPIED.min(bytes - done);

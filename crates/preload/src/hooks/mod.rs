@@ -10,6 +10,8 @@
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
 //! | `bounce` | the memory for that | |
+//! | `polled` | poll(2) and its like | where faults are signals |
+//! | `position`, `stream_lock` | calls that are several here are one for other threads | |
 //! | `uffd` | ioctl(2): memory whose faults the program serves itself | always |
 //! | `limits` | limits on the size of files | where private memory was taken |
 //! | `by_error` | calls that answer the number of an error | where faults are signals |
@@ -43,6 +45,8 @@ mod moving;
 mod names;
 mod next;
 mod paths;
+mod polled;
+mod position;
 mod process;
 mod programs;
 mod put;
@@ -53,6 +57,7 @@ mod receive;
 mod resolver;
 mod served;
 mod signals;
+mod stream_lock;
 mod thread_exit;
 mod uffd;
 mod waits;

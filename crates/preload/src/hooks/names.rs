@@ -3,7 +3,7 @@
 
 use super::next::hooks;
 use super::receive::{self, structures};
-use super::{arguments, direct, memory, paths, process, programs};
+use super::{arguments, direct, memory, paths, process, programs, signals};
 use libc::{
     FILE, c_char, c_int, c_void, mode_t, nfds_t, off_t, pid_t, pollfd, size_t, sockaddr, socklen_t,
     ssize_t, statfs, timespec, timeval,
@@ -29,7 +29,7 @@ hooks! {
     fn __connect(fd: c_int, to: *const sockaddr, bytes: socklen_t) -> c_int = |_next| arguments::connect(fd, to, bytes);
 
     /// poll(2).
-    fn __poll(all: *mut pollfd, count: nfds_t, until: c_int) -> c_int = |_next| arguments::poll(all, count, until);
+    fn __poll(all: *mut pollfd, count: nfds_t, until: c_int) -> c_int = |_next| signals::poll(all, count, until);
 
     /// fcntl(2).
     fn __fcntl(fd: c_int, how: c_int, with: *mut c_void) -> c_int = |_next| arguments::fcntl(fd, how, with);

@@ -3,10 +3,11 @@
 
 use super::again::{Reads, again};
 use super::next::hooks;
+use super::polled::polled;
 use super::readable::is_readable;
 use super::receive::{bytes_from, bytes_into, many_messages, message_into, vectors_into};
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
-use super::{direct, limits, mapping, moving};
+use super::{direct, limits, mapping, moving, signals};
 use crate::{fork, inside, marked, mode};
 use libc::{c_char, c_int, c_long, c_void};
 
@@ -57,7 +58,6 @@ fn reads_of(number: c_long, [a, b, c, d, e, _]: Arguments) -> [Reads; 3] {
         libc::SYS_clock_gettime => one(into(b, size_of::<libc::timespec>())),
         libc::SYS_sched_getaffinity => one(into(c, b as usize)),
         libc::SYS_epoll_pwait => one(into(b, c as usize * size_of::<libc::epoll_event>())),
-        libc::SYS_ppoll => one(into(a, b as usize * size_of::<libc::pollfd>())),
         _ => one(NOTHING),
     }
 }
@@ -193,13 +193,19 @@ hooks! {
                     next(number, a, vectors as c_long, count as c_long, direct::behind(d, done), e, f) as isize
                 }) as c_long
             }
-            libc::SYS_read => direct::bytes_by(a as c_int, (b as *mut c_void, c as usize), |to, bytes, _| {
+            libc::SYS_read => direct::bytes_at_position(a as c_int, (b as *mut c_void, c as usize), |to, bytes| {
                 next(number, a, to as c_long, bytes as c_long, d, e, f) as isize
             }) as c_long,
             libc::SYS_pread64 => direct::bytes_by(a as c_int, (b as *mut c_void, c as usize), |to, bytes, done| {
                 next(number, a, to as c_long, bytes as c_long, d + done as c_long, e, f) as isize
             }) as c_long,
-            libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
+            libc::SYS_readv => {
+                let vectors = (b as *const libc::iovec, c_int::try_from(c).unwrap_or(-1));
+                direct::vectors_at_position(a as c_int, vectors, |vectors, count| {
+                    next(number, a, vectors as c_long, c_long::from(count), d, e, f) as isize
+                }) as c_long
+            }
+            libc::SYS_preadv | libc::SYS_preadv2 => {
                 let count = c_int::try_from(c).unwrap_or(-1);
                 let vectors = (b as *const libc::iovec, count);
                 direct::vectors_by(a as c_int, vectors, |vectors, count, done| {
@@ -241,6 +247,16 @@ hooks! {
                     next(number, a, b, to as c_long, before as c_long, e, f) as c_int
                 }).into()
             }
+            libc::SYS_ppoll => polled(a as *mut libc::pollfd, b as libc::nfds_t, |all| {
+                next(number, all as c_long, b, c, d, e, f) as c_int
+            }).into(),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => polled(a as *mut libc::pollfd, b as libc::nfds_t, |all| {
+                next(number, all as c_long, b, c, d, e, f) as c_int
+            }).into(),
+            libc::SYS_rt_sigprocmask => signals::change_kernel_mask(a as c_int, b as *const u64, c as *mut u64, |set, before| {
+                next(number, a, set as c_long, before as c_long, d, e, f) as c_int
+            }).into(),
             libc::SYS_getrandom => bytes_into(a as *mut c_void, b as usize, |to| {
                 next(number, to as c_long, b, c, d, e, f) as isize
             }) as c_long,

@@ -22,7 +22,7 @@ pub fn read_into(
         return call(to, bytes, 0);
     }
     let all = to as usize..(to as usize).saturating_add(bytes);
-    if bytes <= STEP && may_be_put(all.clone()) || !is_file(fd) {
+    if is_one_call(to, bytes) || !is_file(fd) {
         return bytes_into(to, bytes, |to| call(to, bytes, 0));
     }
     let mut done = 0;
@@ -46,15 +46,37 @@ pub fn read_into(
     done as ssize_t
 }
 
+/// True if a read into memory that was taken is one call.
+#[cold]
+pub(super) fn is_one_call(to: *mut c_void, bytes: usize) -> bool {
+    let all = to as usize..(to as usize).saturating_add(bytes);
+    bytes <= STEP && may_be_put(all)
+}
+
+/// True if it is a regular file that has bytes: files of /proc(5) have none, and may have no positions.
+#[cold]
+pub(super) fn is_file_of_bytes(fd: c_int) -> bool {
+    let about = about(fd);
+    about.st_mode & libc::S_IFMT == libc::S_IFREG && about.st_size > 0
+}
+
 #[cold]
 pub(super) fn is_file(fd: c_int) -> bool {
+    matches!(
+        about(fd).st_mode & libc::S_IFMT,
+        libc::S_IFREG | libc::S_IFBLK
+    )
+}
+
+/// What fstat(2) says of it, or zeros.
+fn about(fd: c_int) -> libc::stat {
     let errno = call::errno();
     let mut about = core::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fills the structure; zeros are a valid one.
-    let mode = unsafe {
+    let about = unsafe {
         softfault::system_call!(libc::SYS_fstat, fd, about.as_mut_ptr());
-        about.assume_init().st_mode
+        about.assume_init()
     };
     call::set_errno(errno);
-    matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK)
+    about
 }

@@ -11,6 +11,7 @@ use super::next::hooks;
 use super::put::put;
 use super::readable::is_readable;
 use super::reading::STEP;
+use super::stream_lock::LockedStream;
 use crate::{call, inside, marked, mode, table};
 use core::ffi::c_void;
 use core::ptr::null_mut;
@@ -328,12 +329,12 @@ hooks! {
 
     /// fread(3): the C library has large parts from the kernel without a hook in between.
     fn fread(to: *mut c_void, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
-        items_into(to, (each, count), || next(to, each, count, from), |to, bytes| next(to, 1, bytes, from))
+        items_into(to, (each, count), Some(from), || next(to, each, count, from), |to, bytes| next(to, 1, bytes, from))
     };
 
     /// fread(3), without a lock.
     fn fread_unlocked(to: *mut c_void, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
-        items_into(to, (each, count), || next(to, each, count, from), |to, bytes| next(to, 1, bytes, from))
+        items_into(to, (each, count), None, || next(to, each, count, from), |to, bytes| next(to, 1, bytes, from))
     };
 
     /// setvbuf(3): a buffer that was taken is not used, and the C library makes one.
@@ -481,10 +482,12 @@ pub unsafe fn text_into(
     if is_there { to } else { answer }
 }
 
-/// Items that are read by way of other memory, where their place is in taken memory; returns how many are whole.
+/// Items that are read by way of other memory, where their place is in taken memory; returns how many are whole. `locks`: the stream,
+/// of which no other thread reads some in between.
 pub fn items_into(
     to: *mut c_void,
     (each, count): (usize, usize),
+    locks: Option<*mut FILE>,
     read: impl FnOnce() -> usize,
     mut read_bytes: impl FnMut(*mut c_void, usize) -> usize,
 ) -> usize {
@@ -492,6 +495,7 @@ pub fn items_into(
     if !is_taken(to, bytes) {
         return read();
     }
+    let _locked = LockedStream::of(locks);
     let mut done = 0;
     while done < bytes {
         let some = STEP.min(bytes - done);

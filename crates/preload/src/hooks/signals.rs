@@ -6,6 +6,7 @@
 
 use super::again::{Reads, again};
 use super::next::hooks;
+use super::polled::polled;
 use super::readable::is_readable;
 use super::receive::{BounceBuffer, set_bytes};
 use crate::{fork, mode};
@@ -124,14 +125,65 @@ unsafe fn change_mask(
         if !before.is_null() && BLOCKED.get() {
             libc::sigaddset(before, libc::SIGBUS);
         }
-        match how {
-            _ if set.is_null() => {}
-            libc::SIG_BLOCK if has => set_blocked(true),
-            libc::SIG_UNBLOCK if has => set_blocked(false),
-            libc::SIG_SETMASK => set_blocked(has),
-            _ => {}
+        if !set.is_null() {
+            believe(how, has);
         }
         answer
+    }
+}
+
+/// The same by the system call, whose sets have 8 bytes.
+///
+/// # Safety
+/// As of sigprocmask(2).
+pub unsafe fn change_kernel_mask(
+    how: c_int,
+    set: *const u64,
+    before: *mut u64,
+    mut next: impl FnMut(*const u64, *mut u64) -> c_int,
+) -> c_int {
+    const SIGBUS: u64 = 1 << (libc::SIGBUS - 1);
+    let is_there = |set: *const u64| set.is_null() || is_readable(set.cast(), size_of::<u64>());
+    // The kernel has an error for what cannot be read.
+    if !mode::is_signals() || !is_there(set) {
+        return next(set, before);
+    }
+    // SAFETY: they are there; what is asked for is the caller's to be written to, and the kernel has written there.
+    unsafe {
+        let wanted = (!set.is_null()).then(|| set.read());
+        let without = wanted.map(|wanted| wanted & !SIGBUS);
+        let kernels = without
+            .as_ref()
+            .map_or(core::ptr::null(), |without| &raw const *without);
+        let reads = [Reads::Into(
+            before.cast(),
+            if before.is_null() {
+                0
+            } else {
+                size_of::<u64>()
+            },
+        )];
+        let answer = again(&reads, || next(kernels, before));
+        if answer != 0 {
+            return answer;
+        }
+        if !before.is_null() && BLOCKED.get() {
+            before.write(before.read() | SIGBUS);
+        }
+        if let Some(wanted) = wanted {
+            believe(how, wanted & SIGBUS != 0);
+        }
+        answer
+    }
+}
+
+/// What the program believes after it has changed the mask by a set that has SIGBUS, or does not.
+fn believe(how: c_int, has: bool) {
+    match how {
+        libc::SIG_BLOCK if has => set_blocked(true),
+        libc::SIG_UNBLOCK if has => set_blocked(false),
+        libc::SIG_SETMASK => set_blocked(has),
+        _ => {}
     }
 }
 
@@ -378,11 +430,15 @@ hooks! {
     fn ppoll(all: *mut pollfd, count: nfds_t, until: *const timespec, set: *const sigset_t) -> c_int = |next| {
         let mut place = MaybeUninit::uninit();
         let set = of_the_kernel(set, &mut place);
-        let reads = [
-            Reads::Into(all.cast(), count as usize * size_of::<pollfd>()),
-            Reads::Bytes(until.cast(), super::receive::size(until)),
-        ];
-        again(&reads, || next(all, count, until, set))
+        polled(all, count, |all| {
+            let reads = [Reads::Bytes(until.cast(), super::receive::size(until))];
+            again(&reads, || next(all, count, until, set))
+        })
+    };
+
+    /// poll(2).
+    fn poll(all: *mut pollfd, count: nfds_t, until: c_int) -> c_int = |next| {
+        polled(all, count, |all| next(all, count, until))
     };
 
     /// pselect(2).

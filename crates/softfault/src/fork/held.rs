@@ -9,6 +9,7 @@ use crate::managed::Managed;
 use crate::process::{self, Process};
 use crate::signal::{self, Masked};
 use crate::swap::Lifeline;
+use crate::thread::{self, HeldStarts};
 use crate::uffd::WindowLists;
 use core::mem::take;
 use softfault_engine::mm::Frozen;
@@ -29,6 +30,8 @@ pub(super) struct ForkLocks {
     pub(super) engines: Vec<Arc<dyn AcrossFork>>,
     /// The windows of their maps of files, by address.
     pub(super) files: Vec<FileWindow>,
+    /// Last: a thread that waits to be started may have locks, but none of these.
+    starts: Option<HeldStarts<'static>>,
     masked: Option<Masked>,
 }
 
@@ -89,7 +92,7 @@ impl ForkLocks {
             process,
             frozen,
         });
-        let held = Self {
+        let mut held = Self {
             lifeline,
             space,
             stopped,
@@ -97,9 +100,11 @@ impl ForkLocks {
             making: Some(making),
             engines,
             files,
+            starts: None,
             masked: Some(masked),
         };
         held.lend(true);
+        held.starts = Some(thread::hold_starts());
         held
     }
 
@@ -140,6 +145,7 @@ impl Drop for ForkLocks {
     /// First the locks that faults and verbs wait for, then the lists. An engine that has lost its last user
     /// meanwhile goes when nothing is locked any more, and before signals may come again.
     fn drop(&mut self) {
+        drop(self.starts.take());
         if let Some(LockedSpace {
             windows, frozen, ..
         }) = self.space.take()

@@ -7,6 +7,7 @@
 //!             slots of swap that are in use are kept for the child      swap/lifeline
 //!             files that are mapped can be mapped there, too           files/inherited
 //!             windows of private memory are lent to it (MADV_DOFORK)
+//!             no thread of ours is being started                       thread/starting
 //!   parent    all that is taken back, and unlocked
 //!   child     descriptors of the parent's closed
 //!             files mapped by the kernel, where their windows were     files/inherited
@@ -38,7 +39,7 @@ use crate::files::FileWindow;
 use crate::generation::{Done, ProcessGeneration};
 use crate::managed::Managed;
 use crate::process::Process;
-use crate::{huge_faults, table};
+use crate::{huge_faults, table, thread};
 use core::mem::ManuallyDrop;
 use held::ForkLocks;
 use std::cell::Cell;
@@ -118,6 +119,7 @@ pub extern "C" fn child() {
     // Also where the parent was just about to say so.
     WATCHED.set();
     ProcessGeneration::another();
+    thread::forked();
     table::fork_child();
     huge_faults::fork_child();
     DEPTH.set(0);

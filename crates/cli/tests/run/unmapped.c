@@ -1,0 +1,305 @@
+/* Places that the program has given up, and what it maps there; calls that are several in the library: `unmapped CASE FILE`. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define BOTH (PROT_READ | PROT_WRITE)
+#define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
+
+static const char *path;
+static int fd;
+static size_t size;
+
+static void answer(const char *what, long answered)
+{
+    printf("%s %ld %s\n", what, answered, answered < 0 ? strerror(errno) : "");
+    fflush(stdout);
+}
+
+static size_t sum(const unsigned char *bytes, size_t count)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < count; i++)
+        all = all * 31 + bytes[i];
+    return all;
+}
+
+static void *must(void *mapped)
+{
+    if (mapped == MAP_FAILED) {
+        perror("mmap");
+        exit(2);
+    }
+    return mapped;
+}
+
+static unsigned char *part(size_t at, size_t bytes)
+{
+    return must(mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, at));
+}
+
+/* Reads another file of more than the budget: pages of before are evicted. */
+static void press(void)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s.other", path);
+    int other = open(name, O_RDONLY);
+    unsigned char *mapped = must(mmap(NULL, 16 * MIB, PROT_READ, MAP_SHARED, other, 0));
+    printf("other %zu\n", sum(mapped, 16 * MIB));
+    munmap(mapped, 16 * MIB);
+    close(other);
+}
+
+static void is_all(const unsigned char *memory, size_t bytes, int value, const char *what)
+{
+    size_t wrong = 0;
+    for (size_t i = 0; i < bytes; i++)
+        wrong += memory[i] != value;
+    printf("%s: %zu wrong\n", what, wrong);
+}
+
+/* Unmapping what is not mapped is no error, and has no effect. */
+static void twice(void)
+{
+    for (int round = 0; round < 4; round++) {
+        unsigned char *file = part(0, size);
+        printf("file %zu\n", sum(file, size));
+        answer("munmap", munmap(file, size));
+        answer("munmap", munmap(file, size));
+        unsigned char *memory = must(mmap(NULL, size, BOTH, ANON, -1, 0));
+        memset(memory, 7, size);
+        file = part(0, size);
+        printf("apart %d, file %zu\n", file + size <= memory || memory + size <= file, sum(file, size));
+        press();
+        is_all(memory, size, 7, "memory");
+        munmap(file, size);
+        is_all(memory, size, 7, "memory");
+        munmap(memory, size);
+    }
+}
+
+/* Two parts of a file, and one call for both and all that is between. */
+static void between(void)
+{
+    unsigned char *one = part(0, 2 * MIB), *other = part(6 * MIB, 2 * MIB);
+    printf("%zu %zu\n", sum(one, 2 * MIB), sum(other, 2 * MIB));
+    unsigned char *start = one < other ? one : other;
+    size_t bytes = (one < other ? other : one) + 2 * MIB - start;
+    /* With softfault there is nothing between that is the program's; without, it may be anything. */
+    if (getenv("LD_PRELOAD"))
+        munmap(start, bytes);
+    munmap(one, 2 * MIB);
+    munmap(other, 2 * MIB);
+    unsigned char *memory = must(mmap(NULL, 8 * MIB, BOTH, ANON, -1, 0));
+    memset(memory, 9, 8 * MIB);
+    one = part(0, 2 * MIB);
+    printf("%zu\n", sum(one, 2 * MIB));
+    press();
+    is_all(memory, 8 * MIB, 9, "memory");
+}
+
+/* Something else where one of two parts of a file was. */
+static void over_one(int how)
+{
+    unsigned char *one = part(0, 2 * MIB), *other = part(6 * MIB, 2 * MIB);
+    printf("%zu %zu\n", sum(one, 2 * MIB), sum(other, 2 * MIB));
+    munmap(one, 2 * MIB);
+    unsigned char *memory = mmap(one, 2 * MIB, BOTH, ANON | how, -1, 0);
+    printf("there %d\n", memory == one);
+    if (memory != one)
+        return;
+    memset(memory, 5, 2 * MIB);
+    unsigned char *again = part(0, 2 * MIB);
+    printf("apart %d, %zu\n", again != memory, sum(again, 2 * MIB));
+    press();
+    is_all(memory, 2 * MIB, 5, "memory");
+    munmap(other, 2 * MIB);
+    munmap(again, 2 * MIB);
+    press();
+    is_all(memory, 2 * MIB, 5, "memory");
+}
+
+static void over(void)
+{
+    over_one(MAP_FIXED);
+    over_one(MAP_FIXED_NOREPLACE);
+}
+
+/* A place where private memory was is free, also after a call that was refused. */
+static void refused(void)
+{
+    unsigned char *memory = must(mmap(NULL, 8 * MIB, BOTH, ANON, -1, 0));
+    memset(memory, 3, 8 * MIB);
+    answer("munmap", munmap(memory + 2 * MIB, 2 * MIB));
+    void *none = mmap(memory + 2 * MIB, 2 * MIB, BOTH, MAP_SHARED | MAP_FIXED_NOREPLACE, -1, 0);
+    answer("bad descriptor", none == MAP_FAILED ? -1 : 0);
+    void *there = mmap(memory + 2 * MIB, 2 * MIB, BOTH, ANON | MAP_FIXED_NOREPLACE, -1, 0);
+    answer("free", there == memory + 2 * MIB ? 0 : -1);
+    is_all(memory, 2 * MIB, 3, "before");
+    is_all(memory + 4 * MIB, 4 * MIB, 3, "behind");
+}
+
+/* The only part of a reservation that is in use is given up, and used again. */
+static void reserved(void)
+{
+    size_t bytes = 64 * MIB;
+    unsigned char *start = must(mmap(NULL, bytes + 2 * MIB, PROT_NONE, ANON | MAP_NORESERVE, -1, 0));
+    unsigned char *at = (unsigned char *)(((size_t)start + 2 * MIB - 1) & ~(2 * MIB - 1));
+    for (int round = 0; round < 3; round++) {
+        must(mmap(at, 4 * MIB, BOTH, ANON | MAP_FIXED, -1, 0));
+        is_all(at, 4 * MIB, 0, "new");
+        memset(at, 8, 4 * MIB);
+        must(mmap(at, 4 * MIB, PROT_NONE, ANON | MAP_NORESERVE | MAP_FIXED, -1, 0));
+    }
+    answer("mprotect", mprotect(at, 8 * MIB, BOTH));
+    is_all(at, 8 * MIB, 0, "all");
+}
+
+enum { READERS = 4, CHUNK = 3 << 20 };
+static unsigned char *chunks;
+static char shown[READERS][64];
+
+/* Each thread has bytes that lie together in the file, of which the words are numbers. */
+static void *reads(void *argument)
+{
+    size_t which = (size_t)argument, bad = 0, rounds = 0;
+    unsigned char *to = chunks + which * CHUNK;
+    for (;;) {
+        struct iovec two[] = {{to, CHUNK / 3}, {to + CHUNK / 3, CHUNK - CHUNK / 3}};
+        ssize_t got = which % 2 ? readv(fd, two, 2) : read(fd, to, CHUNK);
+        if (got <= 0)
+            break;
+        unsigned *words = (unsigned *)to;
+        for (size_t i = 1; i < got / sizeof *words; i++)
+            bad += words[i] != words[0] + i;
+        rounds++;
+    }
+    snprintf(shown[which], sizeof shown[which], "%zu bad", bad);
+    return NULL;
+}
+
+static void together_by(int flags)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s.words", path);
+    fd = open(name, O_RDONLY | flags);
+    /* A file system without such reads. */
+    if (fd < 0)
+        fd = open(name, O_RDONLY);
+    chunks = must(mmap(NULL, READERS * CHUNK, BOTH, ANON, -1, 0));
+    for (int round = 0; round < 5; round++) {
+        pthread_t threads[READERS];
+        lseek(fd, 0, SEEK_SET);
+        for (size_t i = 0; i < READERS; i++)
+            pthread_create(&threads[i], NULL, reads, (void *)i);
+        for (size_t i = 0; i < READERS; i++) {
+            pthread_join(threads[i], NULL);
+            printf("%s\n", shown[i]);
+        }
+        answer("position", lseek(fd, 0, SEEK_CUR));
+    }
+}
+
+static void together(void)
+{
+    together_by(0);
+    together_by(O_DIRECT);
+}
+
+static FILE *stream;
+
+static void *writes(void *argument)
+{
+    size_t which = (size_t)argument;
+    unsigned char *from = chunks + which * CHUNK;
+    for (int i = 0; i < 4; i++)
+        fwrite(from, 1, CHUNK / 4, stream);
+    return NULL;
+}
+
+/* The records of threads that write to one stream are whole. */
+static void records(void)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s.records", path);
+    stream = fopen(name, "w+");
+    chunks = must(mmap(NULL, READERS * CHUNK, BOTH, ANON, -1, 0));
+    pthread_t threads[READERS];
+    for (size_t i = 0; i < READERS; i++)
+        memset(chunks + i * CHUNK, 'a' + i, CHUNK);
+    for (size_t i = 0; i < READERS; i++)
+        pthread_create(&threads[i], NULL, writes, (void *)i);
+    for (size_t i = 0; i < READERS; i++)
+        pthread_join(threads[i], NULL);
+    fflush(stream);
+    size_t bad = 0, of[READERS] = {0};
+    rewind(stream);
+    unsigned char *record = must(mmap(NULL, CHUNK / 4, BOTH, ANON, -1, 0));
+    while (fread(record, 1, CHUNK / 4, stream) == CHUNK / 4) {
+        of[record[0] - 'a']++;
+        for (size_t i = 1; i < CHUNK / 4; i++)
+            bad += record[i] != record[0];
+    }
+    printf("%zu %zu %zu %zu, %zu bad\n", of[0], of[1], of[2], of[3], bad);
+    unlink(name);
+}
+
+/* Masks by the number of the call: memory that is missing comes all the same. */
+static void masks(void)
+{
+    unsigned char *file = part(0, size), *memory = must(mmap(NULL, 16 * MIB, BOTH, ANON, -1, 0));
+    unsigned long all = ~0ul, before = 1;
+    answer("block", syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &before, 8));
+    printf("before %lx, file %zu\n", before, sum(file, size));
+    memset(memory, 2, 16 * MIB);
+    sigset_t set;
+    answer("ask", sigprocmask(SIG_BLOCK, NULL, &set));
+    printf("blocked %d\n", sigismember(&set, SIGBUS));
+    unsigned long bus = 1ul << (SIGBUS - 1);
+    answer("unblock", syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &bus, &before, 8));
+    printf("before %d\n", (before & bus) != 0);
+    answer("ask", syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, memory, 8));
+    printf("now %d\n", (*(unsigned long *)memory & bus) != 0);
+    answer("bad", syscall(SYS_rt_sigprocmask, SIG_BLOCK, (void *)8, NULL, 8));
+    is_all(memory + 4096, 16 * MIB - 4096, 2, "memory");
+}
+
+/* An array of poll(2) in memory that is not there. */
+static void polls(void)
+{
+    unsigned char *memory = must(mmap(NULL, 32 * MIB, BOTH, ANON, -1, 0));
+    memset(memory, 1, 32 * MIB);
+    struct pollfd *all = (struct pollfd *)(memory + 4096 - sizeof *all);
+    int ends[2];
+    if (pipe(ends) < 0 || write(ends[1], "x", 1) != 1)
+        exit(2);
+    for (int i = 0; i < 3; i++) {
+        all[0] = (struct pollfd){ends[0], POLLIN, 77};
+        all[1] = (struct pollfd){-1, POLLIN, 77};
+        press();
+        is_all(memory + 8192, 32 * MIB - 8192, 1, "memory");
+        struct timespec none = {0, 0};
+        long answered = i == 0 ? poll(all, 2, 0) : i == 1 ? ppoll(all, 2, &none, NULL) : syscall(SYS_ppoll, all, 2, &none, NULL, 8);
+        answer("poll", answered);
+        printf("%d %d %d\n", all[0].fd == ends[0], all[0].revents, all[1].revents);
+    }
+    answer("bad", poll((void *)4096, 1, 0));
+}
+
+static struct {
+    const char *name;
+    void (*run)(void);
+} CASES[] = {{"twice", twice}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"masks", masks}, {"polls", polls}};
+#include "run_case.h"

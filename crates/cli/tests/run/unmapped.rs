@@ -1,0 +1,87 @@
+//! Places that the program has given up, and calls that are several in the library: `unmapped.c`.
+
+use crate::stats::ProcessStats;
+use crate::{compile, directory, file, same_each_way};
+
+fn same_by(case: &str, check: impl Fn(&ProcessStats, &str)) {
+    let directory = directory(&format!("unmapped-{case}"));
+    let Some(program) = compile("unmapped.c", &directory.join("program"), &[]) else {
+        return;
+    };
+    let beside = |name: &str| directory.join(format!("data.{name}"));
+    std::fs::rename(file(&directory, 16 << 20), beside("other")).unwrap();
+    let numbers: Vec<u8> = (0..6_u32 << 20).flat_map(u32::to_ne_bytes).collect();
+    std::fs::write(beside("words"), numbers).unwrap();
+    let data = file(&directory, 8 << 20);
+    let swap = format!("{}:256M", directory.display());
+    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
+    let command = [program.as_ref(), case.as_ref(), data.as_ref()];
+    same_each_way(&directory, &command, &options, |stats, how| {
+        check(&stats[0], how);
+    });
+}
+
+#[test]
+fn what_is_not_mapped_is_unmapped() {
+    same_by("twice", |stats, how| {
+        assert_eq!((stats.taken(), stats.handed_back()), (16, 0), "{how}");
+    });
+}
+
+#[test]
+fn two_parts_and_all_between_are_unmapped() {
+    same_by("between", |stats, how| {
+        assert_eq!((stats.taken(), stats.handed_back()), (5, 0), "{how}");
+    });
+}
+
+#[test]
+fn something_else_is_mapped_where_one_of_two_parts_was() {
+    same_by("over", |stats, how| {
+        assert!(stats.handed_back() >= 2, "{how}");
+    });
+}
+
+#[test]
+fn a_place_is_free_after_a_refused_call() {
+    same_by("refused", |stats, how| {
+        assert!(stats.taken() > 0, "{how}");
+    });
+}
+
+#[test]
+fn the_only_part_in_use_is_given_up_and_used_again() {
+    same_by("reserved", |stats, how| {
+        // Four mebibytes three times, and then eight.
+        assert_eq!(stats.number(&["taken", "bytes"]), 20 << 20, "{how}");
+        assert_eq!(stats.declined(), [], "{how}");
+    });
+}
+
+#[test]
+fn reads_of_threads_are_whole() {
+    same_by("together", |stats, how| {
+        assert!(stats.taken() > 0, "{how}");
+    });
+}
+
+#[test]
+fn records_of_threads_are_whole() {
+    same_by("records", |stats, how| {
+        assert!(stats.taken() > 0, "{how}");
+    });
+}
+
+#[test]
+fn masks_that_are_set_by_their_number() {
+    same_by("masks", |stats, how| {
+        assert_eq!(stats.taken(), 2, "{how}");
+    });
+}
+
+#[test]
+fn polled_descriptors_that_are_not_in_memory() {
+    same_by("polls", |stats, how| {
+        assert!(stats.taken() > 0, "{how}");
+    });
+}
