@@ -10,9 +10,10 @@ use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault::{Advice, KernelMapping, Mmap};
 
-/// Hands back all windows that overlap a range. Also those of which the program has nothing there any more: the engine has pages
-/// there, and goes on to map and unmap them. False if it cannot be: the place is as it was. In a thread that is inside.
+/// Hands back all windows that overlap a range, and lets idle ones go. Also those of which the program has nothing there any more: the
+/// engine has pages there, and goes on to map and unmap them. False if it cannot be: the place is as it was. In a thread that is inside.
 pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
+    free_idle(table, range);
     for window in table.windows_over(range) {
         let all = table.remove_window(&window);
         let mappings = all.iter().map(|taken| KernelMapping {
@@ -69,8 +70,6 @@ pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
 /// The same, for memory that is not private.
 fn unmap_shared(table: &mut Table, range: &Range<usize>) -> c_int {
     let within = |taken: &Range<usize>| range.start <= taken.start && taken.end <= range.end;
-    // The program may name addresses where it has nothing.
-    free_idle(table, range);
     loop {
         let cut = table.over(range).find(|taken| !within(&taken.addresses));
         let cut = cut.map(|taken| taken.addresses.clone());

@@ -65,6 +65,7 @@ fn piece(rest: &Range<usize>, advice: c_int) -> Result<usize, c_int> {
 
 /// The first piece of a range that has one server.
 fn look(table: &mut Table, rest: &Range<usize>, advice: c_int) -> (Range<usize>, Server) {
+    change::free_idle(table, rest);
     table.advise_reserved(rest, advice);
     let most = rest.start..rest.end.min(rest.start.saturating_add(PIECE));
     let mut end = most.end;
@@ -97,6 +98,11 @@ fn parts(table: &Table, range: &Range<usize>, write: bool) -> Vec<(Range<usize>,
             false => Server::Engine(taken.map.engine().clone()),
         };
         parts.push((part, server));
+    }
+    // Where nothing of a window is mapped.
+    for window in table.windows_over(range) {
+        let part = window.start.max(range.start)..window.end.min(range.end);
+        parts.push((part, Server::Error(libc::ENOMEM)));
     }
     parts
 }

@@ -90,6 +90,23 @@ static void twice(void)
     }
 }
 
+/* Calls on a place that is no mapping any more are errors, and the file is as it was when it is mapped again. */
+static void gone(void)
+{
+    for (int round = 0; round < 5; round++) {
+        unsigned char *file = part(0, size);
+        printf("file %zu\n", sum(file, size));
+        munmap(file, size);
+        answer("call", round == 0   ? mprotect(file, size, BOTH)
+                       : round == 1 ? madvise(file, size, MADV_DONTNEED)
+                       : round == 2 ? mlock(file, size)
+                       : round == 3 ? madvise(file, size, MADV_POPULATE_READ)
+                                    : (mremap(file, size, 2 * size, MREMAP_MAYMOVE) == MAP_FAILED ? -1 : 0));
+    }
+    unsigned char *file = part(0, size);
+    printf("file %zu\n", sum(file, size));
+}
+
 /* Two parts of a file, and one call for both and all that is between. */
 static void between(void)
 {
@@ -301,5 +318,5 @@ static void polls(void)
 static struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"twice", twice}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"masks", masks}, {"polls", polls}};
+} CASES[] = {{"twice", twice}, {"gone", gone}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"masks", masks}, {"polls", polls}};
 #include "run_case.h"

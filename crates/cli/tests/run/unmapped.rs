@@ -29,6 +29,13 @@ fn what_is_not_mapped_is_unmapped() {
 }
 
 #[test]
+fn calls_on_a_place_that_was_unmapped() {
+    same_by("gone", |stats, how| {
+        assert_eq!((stats.taken(), stats.handed_back()), (6, 0), "{how}");
+    });
+}
+
+#[test]
 fn two_parts_and_all_between_are_unmapped() {
     same_by("between", |stats, how| {
         assert_eq!((stats.taken(), stats.handed_back()), (5, 0), "{how}");

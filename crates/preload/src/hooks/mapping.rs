@@ -297,7 +297,11 @@ fn answer(
     let range = change::pages(addr, bytes)?;
     let _inside = inside::enter()?;
     give::leave_stack();
-    let answer = ours(&mut table::lock(), &range)?;
+    let mut table = table::lock();
+    // The program may name addresses where it has nothing any more.
+    change::free_idle(&mut table, &range);
+    let answer = ours(&mut table, &range)?;
+    drop(table);
     // Leaving restores the caller's errno.
     Some(match answer {
         -1 => Err(call::errno()),

@@ -10,7 +10,6 @@ fn give_way(addr: *mut c_void, bytes: usize) -> bool {
         (Some(_inside), Some(range)) => {
             give::leave_stack();
             let mut table = table::lock();
-            change::free_idle(&mut table, &range);
             if !change::hand_back(&mut table, &range) {
                 return false;
             }
@@ -35,7 +34,6 @@ fn replace(to: *mut c_void, bytes: usize, map: impl FnOnce() -> *mut c_void) -> 
     give::leave_stack();
     let (can, holes) = {
         let mut table = table::lock();
-        change::free_idle(&mut table, &range);
         match change::hand_back(&mut table, &range) {
             true => {
                 table.forget_reserved(&range);
