@@ -19,9 +19,13 @@ pub struct Blocks {
 impl Blocks {
     /// True if one overlaps a range.
     pub fn is_over(&self, range: &Range<usize>) -> bool {
-        let all = self.mappings.values().chain(&self.later);
-        all.into_iter()
-            .any(|mapping| mapping.start < range.end && range.start < mapping.end)
+        let overlaps =
+            |mapping: &Range<usize>| mapping.start < range.end && range.start < mapping.end;
+        // They do not overlap each other, and the program's addresses are within.
+        let before = self.mappings.range(..range.end).next_back();
+        let behind = self.mappings.range(range.end..).next();
+        let near = before.into_iter().chain(behind).map(|(_, mapping)| mapping);
+        near.chain(&self.later).any(overlaps)
     }
 }
 

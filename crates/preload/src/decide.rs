@@ -48,7 +48,7 @@ pub const LEAST: usize = 128 << 10;
 const LARGEST_SMALL_FILE: u64 = 1 << 20;
 
 /// Bytes of the largest reservation that is remembered: the upper page tables of a window are paid for by the budget.
-const LARGEST_RESERVATION: usize = 64 << 30;
+pub const LARGEST_RESERVATION: usize = 64 << 30;
 
 /// Flags that change nothing for us: hints, and flags that mmap(2) ignores.
 const HARMLESS: c_int = libc::MAP_NORESERVE

@@ -10,7 +10,7 @@
 //!   any other call                  the part is the kernel's, and no reservation any more
 //! ```
 
-use crate::decide::LEAST;
+use crate::decide::{LARGEST_RESERVATION, LEAST};
 use crate::marked;
 use core::ops::Range;
 use std::collections::BTreeMap;
@@ -58,15 +58,25 @@ impl Reservations {
         over
     }
 
-    /// A range that is reserved, and those beside it that children of fork have, too.
-    pub fn joined_with(&self, range: &Range<usize>) -> Range<usize> {
-        let mut whole = range.clone();
-        for own in self.over(&(range.start.saturating_sub(1)..range.end.saturating_add(1))) {
-            if !self.is_childless(own.start) {
-                whole = whole.start.min(own.start)..whole.end.max(own.end);
-            }
+    /// Remembers a part of a reservation that was in use, as one with those beside it that children of fork have, too. True if it is
+    /// `least` bytes with them.
+    pub fn join(&mut self, part: &Range<usize>, least: usize) -> bool {
+        let near = part.start.saturating_sub(1)..part.end.saturating_add(1);
+        let near = self.over(&near).into_iter();
+        let joined: Vec<_> = near.filter(|own| !self.is_childless(own.start)).collect();
+        let start = joined
+            .first()
+            .map_or(part.start, |own| own.start.min(part.start));
+        let end = joined.last().map_or(part.end, |own| own.end.max(part.end));
+        if joined.is_empty() || !(least..=LARGEST_RESERVATION).contains(&(end - start)) {
+            return false;
         }
-        whole
+        // Their bits stay: others look at them meanwhile.
+        for own in joined {
+            self.0.remove(&own.start);
+        }
+        self.remember(&(start..end), false);
+        true
     }
 
     /// Forgets those of a range, which are something else from now on.

@@ -206,8 +206,9 @@ impl Table {
 }
 
 impl Table {
-    /// A range is reserved by now: the kernel has a mapping there that may not be touched, and that nobody has touched.
-    pub fn reserve(&mut self, range: &Range<usize>, least: usize) {
+    /// A range is reserved by now: the kernel has a mapping there that may not be touched, and that nobody has touched. `is_part`: it was
+    /// put there (MAP_FIXED), as a program gives a part of a reservation up.
+    pub fn reserve(&mut self, range: &Range<usize>, least: usize, is_part: bool) {
         for start in self.private.over(range) {
             self.private.reserve_part(start, range);
         }
@@ -221,11 +222,12 @@ impl Table {
             if known.iter().any(is_known) {
                 continue;
             }
-            // It may be a part of a reservation that was in use, and is small by itself.
-            let whole = self.reservations.joined_with(&gap);
-            if whole.len() >= least {
-                self.reservations.forget(&whole);
-                self.reservations.remember(&whole, false);
+            if is_part && self.reservations.join(&gap, least) {
+                continue;
+            }
+            if gap.len() >= least {
+                self.reservations.forget(&gap);
+                self.reservations.remember(&gap, false);
             }
         }
     }

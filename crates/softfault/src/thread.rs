@@ -31,6 +31,11 @@ struct Start<Work> {
 /// Threads of ours that are being started.
 static STARTING: Starting = Starting::new();
 
+/// Waits for threads of ours that are being started, before a fork takes locks that their allocator may wait for.
+pub(crate) fn wait_for_starts() {
+    STARTING.wait();
+}
+
 /// Holds starts of threads back while the process forks.
 pub(crate) fn hold_starts() -> HeldStarts<'static> {
     STARTING.hold()
@@ -49,9 +54,9 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
     work: Work,
 ) -> io::Result<Thread> {
     let start = Box::into_raw(Box::new(Start { name, work }));
-    STARTING.begin();
-    // A thread inherits the mask.
+    // A thread inherits the mask. No handler runs meanwhile, which may fork.
     let masked = signal::masked();
+    STARTING.begin();
     let mut thread = MaybeUninit::uninit();
     let mut attributes = MaybeUninit::uninit();
     // SAFETY: the attributes are initialised before they are used, and destroyed after. The thread takes
@@ -73,7 +78,6 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
         libc::pthread_attr_destroy(attributes);
         failed
     };
-    drop(masked);
     STARTING.end();
     if failed != 0 {
         STARTING.end();
@@ -81,6 +85,7 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
         drop(unsafe { Box::from_raw(start) });
         return Err(io::Error::from_raw_os_error(failed));
     }
+    drop(masked);
     // SAFETY: pthread_create filled it.
     let thread = unsafe { thread.assume_init() };
     Ok(Thread(thread as usize))

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -180,7 +181,7 @@ static void reserved(void)
         memset(at, 8, 4 * MIB);
         must(mmap(at, 4 * MIB, PROT_NONE, ANON | MAP_NORESERVE | MAP_FIXED, -1, 0));
     }
-    answer("mprotect", mprotect(at, 8 * MIB, BOTH));
+    must(mmap(at, 8 * MIB, BOTH, ANON | MAP_FIXED, -1, 0));
     is_all(at, 8 * MIB, 0, "all");
 }
 
@@ -290,7 +291,47 @@ static void masks(void)
     answer("ask", syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, memory, 8));
     printf("now %d\n", (*(unsigned long *)memory & bus) != 0);
     answer("bad", syscall(SYS_rt_sigprocmask, SIG_BLOCK, (void *)8, NULL, 8));
+    /* The old mask goes to a page that is not in memory. */
+    unsigned long usr1 = 1ul << (SIGUSR1 - 1);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    press();
+    answer("block", syscall(SYS_rt_sigprocmask, SIG_BLOCK, &usr1, memory, 8));
+    printf("before %d\n", (*(unsigned long *)memory & usr1) != 0);
     is_all(memory + 4096, 16 * MIB - 4096, 2, "memory");
+}
+
+/* A thread that is cancelled at a read has read nothing. */
+static void *is_cancelled(void *to)
+{
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_cancel(pthread_self());
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    read(fd, to, 8 * MIB);
+    return to;
+}
+
+static void cancelled(void)
+{
+    unsigned char *to = must(mmap(NULL, 8 * MIB, BOTH, ANON, -1, 0));
+    pthread_t thread;
+    void *result;
+    pthread_create(&thread, NULL, is_cancelled, to);
+    pthread_join(thread, &result);
+    printf("cancelled %d\n", result == PTHREAD_CANCELED);
+    answer("position", lseek(fd, 0, SEEK_CUR));
+    answer("read", read(fd, to, 8 * MIB));
+    answer("position", lseek(fd, 0, SEEK_CUR));
+    answer("read", read(fd, to, 8 * MIB));
+    int writes = open("/dev/null", O_WRONLY);
+    answer("read", read(writes, to, 8 * MIB));
+    struct iovec two[] = {{to, 2 * MIB}, {to + 4 * MIB, (size_t)-1}};
+    lseek(fd, 0, SEEK_SET);
+    answer("readv", readv(fd, two, 2));
+    answer("position", lseek(fd, 0, SEEK_CUR));
+}
+
+static void nothing(int number)
+{
 }
 
 /* An array of poll(2) in memory that is not there. */
@@ -313,10 +354,21 @@ static void polls(void)
         printf("%d %d %d\n", all[0].fd == ends[0], all[0].revents, all[1].revents);
     }
     answer("bad", poll((void *)4096, 1, 0));
+    /* A signal ends the wait, and there are no events. */
+    struct sigaction handled = {.sa_handler = nothing};
+    sigaction(SIGALRM, &handled, NULL);
+    if (read(ends[0], memory + 8192, 1) != 1)
+        exit(2);
+    all[0] = (struct pollfd){ends[0], POLLIN, 77};
+    struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    answer("interrupted", poll(all, 1, -1));
+    setitimer(ITIMER_REAL, &never, NULL);
+    printf("%d\n", all[0].revents);
 }
 
 static struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"twice", twice}, {"gone", gone}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"masks", masks}, {"polls", polls}};
+} CASES[] = {{"twice", twice}, {"gone", gone}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"masks", masks}, {"cancelled", cancelled}, {"polls", polls}};
 #include "run_case.h"

@@ -18,6 +18,10 @@ use libc::{
 hooks! {
     /// read(2).
     fn __read_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t) -> ssize_t = |next| {
+        if bytes > room {
+            // It ends the process.
+            return next(fd, to, bytes, room);
+        }
         bytes_at_position(fd, (to, bytes), |to, bytes| next(fd, to, bytes, room))
     };
 

@@ -136,17 +136,19 @@ pub unsafe fn vectors_by(
 ) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe {
-        if are_direct(fd, vectors, count) {
-            return vectors_by_copies(vectors, count, |to, bytes, done| {
+        let is_direct = are_direct(fd, vectors, count);
+        if is_direct || are_several(fd, vectors, count) {
+            let read = |to: *mut c_void, bytes, done| {
                 let one = iovec {
                     iov_base: to,
                     iov_len: bytes,
                 };
                 read(&one, 1, done)
-            });
-        }
-        if are_several(fd, vectors, count) {
-            return vectors_in_pieces(fd, (vectors, count), read);
+            };
+            return match is_direct {
+                true => vectors_by_copies(vectors, count, read),
+                false => vectors_in_pieces(fd, (vectors, count), read),
+            };
         }
         match usize::try_from(count) {
             Ok(some) => vectors_into(vectors, some, |vectors, count| {
@@ -172,30 +174,29 @@ unsafe fn are_several(fd: c_int, vectors: *const iovec, count: c_int) -> bool {
         return false;
     }
     // SAFETY: the caller's promise; they are there.
-    let each = || (0..count).map(|at| unsafe { vectors.add(at).read() });
-    let bytes = each().fold(0_usize, |sum, each| sum.saturating_add(each.iov_len));
-    bytes > PIECE && each().any(|each| is_taken(each.iov_base, each.iov_len)) && is_file(fd)
+    let mut each = (0..count).map(|at| unsafe { vectors.add(at).read() });
+    // SAFETY: the same.
+    let bytes = unsafe { bytes_of(vectors, count as c_int) };
+    bytes.is_some_and(|bytes| bytes > PIECE)
+        && each.any(|each| is_taken(each.iov_base, each.iov_len))
+        && is_file(fd)
 }
 
 /// Reads into the buffers of vectors, one after the other, as far as there are bytes.
 ///
 /// # Safety
-/// As of [`vectors_by`].
+/// As of [`vectors_by_copies`].
 unsafe fn vectors_in_pieces(
     fd: c_int,
     (vectors, count): (*const iovec, c_int),
-    mut read: impl FnMut(*const iovec, c_int, usize) -> ssize_t,
+    mut read: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
 ) -> ssize_t {
     let mut done = 0;
     for at in 0..count.max(0) as usize {
         // SAFETY: the caller's promise.
         let iovec { iov_base, iov_len } = unsafe { vectors.add(at).read() };
         let got = read_into(fd, iov_base, iov_len, |to, bytes, before| {
-            let one = iovec {
-                iov_base: to,
-                iov_len: bytes,
-            };
-            read(&one, 1, done + before)
+            read(to, bytes, done + before)
         });
         if got < 0 && done == 0 {
             return got;
@@ -219,23 +220,34 @@ pub unsafe fn vectors_at_position(
 ) -> ssize_t {
     // SAFETY: the caller's promise; they are there where they are read in pieces.
     unsafe {
-        if are_direct(fd, vectors, count) || are_several(fd, vectors, count) {
-            let each = (0..count.max(0) as usize).map(|at| vectors.add(at).read().iov_len);
-            let bytes = each.fold(0, usize::saturating_add);
-            if let Some(claimed) = ClaimedBytes::claim(fd, bytes) {
-                let answer = vectors_by(fd, (vectors, count), |one, _, done| {
-                    // Each call has one vector, in pieces.
-                    let iovec { iov_base, iov_len } = one.read();
-                    claimed.read(iov_base, iov_len, done)
-                });
-                claimed.end(answer);
-                return answer;
-            }
+        let is_direct = are_direct(fd, vectors, count);
+        if (is_direct || are_several(fd, vectors, count))
+            && let Some(bytes) = bytes_of(vectors, count)
+            && let Some(claimed) = ClaimedBytes::claim(fd, bytes)
+        {
+            let read = |to, bytes, done| claimed.read(to, bytes, done);
+            let answer = match is_direct {
+                true => vectors_by_copies(vectors, count, read),
+                false => vectors_in_pieces(fd, (vectors, count), read),
+            };
+            claimed.end(answer);
+            return answer;
         }
         vectors_by(fd, (vectors, count), |vectors, count, _| {
             read(vectors, count)
         })
     }
+}
+
+/// The bytes of vectors that are there; `None` if the kernel has an error for so many.
+///
+/// # Safety
+/// They are there.
+unsafe fn bytes_of(vectors: *const iovec, count: c_int) -> Option<usize> {
+    // SAFETY: the caller's promise.
+    let mut each = (0..count.max(0) as usize).map(|at| unsafe { vectors.add(at).read().iov_len });
+    let bytes = each.try_fold(0_usize, usize::checked_add)?;
+    (bytes <= isize::MAX as usize).then_some(bytes)
 }
 
 /// The same of a call that reads where the file's position is: `read` gets where to, and how many bytes.
@@ -308,11 +320,17 @@ hooks! {
 
     /// preadv2(2).
     fn preadv2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
+        if at == -1 && flags == 0 {
+            return vectors_at_position(fd, (vectors, count), |vectors, count| next(fd, vectors, count, at, flags));
+        }
         vectors_by(fd, (vectors, count), |vectors, count, done| next(fd, vectors, count, behind(at, done), flags))
     };
 
     /// preadv2(2), by its other name.
     fn preadv64v2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
+        if at == -1 && flags == 0 {
+            return vectors_at_position(fd, (vectors, count), |vectors, count| next(fd, vectors, count, at, flags));
+        }
         vectors_by(fd, (vectors, count), |vectors, count, done| next(fd, vectors, count, behind(at, done), flags))
     };
 }

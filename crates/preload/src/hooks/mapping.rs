@@ -212,7 +212,8 @@ fn reserved(call: &Call, mapped: *mut c_void) -> *mut c_void {
         && let (Some(_inside), Some(range)) = (inside::enter(), change::pages(mapped, call.bytes))
     {
         give::leave_stack();
-        table::lock().reserve(&range, ANONYMOUS_LEAST.load(Relaxed));
+        let is_part = call.flags & libc::MAP_FIXED != 0;
+        table::lock().reserve(&range, ANONYMOUS_LEAST.load(Relaxed), is_part);
     }
     mapped
 }

@@ -3,6 +3,7 @@
 
 use super::bounce::BounceBuffer;
 use super::receive::is_taken;
+use crate::call;
 use libc::{c_int, nfds_t, pollfd};
 
 /// Calls `poll` with the array, or with a copy of it, whose answers are then put there.
@@ -25,12 +26,15 @@ fn by_copy(
     let copy = BounceBuffer::of(all.cast(), bytes, true);
     let place = copy.place().cast::<pollfd>();
     let answer = poll(place);
-    if copy.is_aside() && answer >= 0 {
+    let errno = call::errno();
+    // The kernel writes them before it says that a signal came.
+    if copy.is_aside() && (answer >= 0 || errno == libc::EINTR) {
         for at in 0..count as usize {
             // SAFETY: the program hands so many to the kernel to be written to. Only these words: another thread may set the others.
             unsafe { (&raw mut (*all.add(at)).revents).write((*place.add(at)).revents) };
         }
     }
     copy.end(0);
+    call::set_errno(errno);
     answer
 }

@@ -248,7 +248,10 @@ hooks! {
                 }).into()
             }
             libc::SYS_ppoll => polled(a as *mut libc::pollfd, b as libc::nfds_t, |all| {
-                next(number, all as c_long, b, c, d, e, f) as c_int
+                let mut place = core::mem::MaybeUninit::uninit();
+                let set = signals::of_the_kernel(d as *const libc::sigset_t, &mut place) as c_long;
+                let until = [bytes(c, size_of::<libc::timespec>() as c_long * c_long::from(c != 0))];
+                again(&until, || next(number, all as c_long, b, c, set, e, f) as c_int)
             }).into(),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_poll => polled(a as *mut libc::pollfd, b as libc::nfds_t, |all| {

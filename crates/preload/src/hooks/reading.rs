@@ -53,11 +53,15 @@ pub(super) fn is_one_call(to: *mut c_void, bytes: usize) -> bool {
     bytes <= STEP && may_be_put(all)
 }
 
-/// True if it is a regular file that has bytes: files of /proc(5) have none, and may have no positions.
+/// How long a regular file is that this descriptor reads. `None` of files without bytes: those of /proc(5) may have no positions.
 #[cold]
-pub(super) fn is_file_of_bytes(fd: c_int) -> bool {
+pub(super) fn bytes_of_file(fd: c_int) -> Option<libc::off_t> {
     let about = about(fd);
-    about.st_mode & libc::S_IFMT == libc::S_IFREG && about.st_size > 0
+    // SAFETY: only asks.
+    let flags = unsafe { softfault::system_call!(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    let reads = flags >= 0 && flags as c_int & libc::O_ACCMODE != libc::O_WRONLY;
+    let has_bytes = about.st_mode & libc::S_IFMT == libc::S_IFREG && about.st_size > 0;
+    (reads && has_bytes).then_some(about.st_size)
 }
 
 #[cold]

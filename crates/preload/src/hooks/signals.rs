@@ -75,11 +75,11 @@ pub unsafe fn without(set: *const sigset_t, place: &mut MaybeUninit<sigset_t>) -
     }
 }
 
-/// The same of a set that the C library hands to the kernel as it is.
+/// The same of a set that the C library hands to the kernel as it is, or of one of the kernel's 8 bytes.
 ///
 /// # Safety
 /// As of sigsuspend(2).
-unsafe fn of_the_kernel(
+pub unsafe fn of_the_kernel(
     set: *const sigset_t,
     place: &mut MaybeUninit<sigset_t>,
 ) -> *const sigset_t {
@@ -140,7 +140,7 @@ pub unsafe fn change_kernel_mask(
     how: c_int,
     set: *const u64,
     before: *mut u64,
-    mut next: impl FnMut(*const u64, *mut u64) -> c_int,
+    next: impl Fn(*const u64, *mut u64) -> c_int,
 ) -> c_int {
     const SIGBUS: u64 = 1 << (libc::SIGBUS - 1);
     let is_there = |set: *const u64| set.is_null() || is_readable(set.cast(), size_of::<u64>());
@@ -148,33 +148,31 @@ pub unsafe fn change_kernel_mask(
     if !mode::is_signals() || !is_there(set) {
         return next(set, before);
     }
-    // SAFETY: they are there; what is asked for is the caller's to be written to, and the kernel has written there.
-    unsafe {
-        let wanted = (!set.is_null()).then(|| set.read());
-        let without = wanted.map(|wanted| wanted & !SIGBUS);
-        let kernels = without
-            .as_ref()
-            .map_or(core::ptr::null(), |without| &raw const *without);
-        let reads = [Reads::Into(
-            before.cast(),
-            if before.is_null() {
-                0
-            } else {
-                size_of::<u64>()
-            },
-        )];
-        let answer = again(&reads, || next(kernels, before));
-        if answer != 0 {
-            return answer;
-        }
-        if !before.is_null() && BLOCKED.get() {
-            before.write(before.read() | SIGBUS);
-        }
-        if let Some(wanted) = wanted {
-            believe(how, wanted & SIGBUS != 0);
-        }
-        answer
+    // SAFETY: it is there.
+    let wanted = (!set.is_null()).then(|| unsafe { set.read_unaligned() });
+    let without = wanted.map(|wanted| wanted & !SIGBUS);
+    let kernels = (without.as_ref()).map_or(core::ptr::null(), |without| &raw const *without);
+    let bytes = if before.is_null() {
+        0
+    } else {
+        size_of::<u64>()
+    };
+    let aside = BounceBuffer::of(before.cast(), bytes, true);
+    let place = aside.place().cast::<u64>();
+    let answer = next(kernels, place);
+    if answer != 0 {
+        aside.end(0);
+        return answer;
     }
+    if !place.is_null() && BLOCKED.get() {
+        // SAFETY: the kernel has written there.
+        unsafe { place.write_unaligned(place.read_unaligned() | SIGBUS) };
+    }
+    aside.end(bytes);
+    if let Some(wanted) = wanted {
+        believe(how, wanted & SIGBUS != 0);
+    }
+    answer
 }
 
 /// What the program believes after it has changed the mask by a set that has SIGBUS, or does not.

@@ -52,6 +52,7 @@ impl ForkLocks {
     /// first.
     pub(super) fn take() -> Self {
         faults::get_in_front();
+        thread::wait_for_starts();
         let masked = signal::masked();
         let making = process::making();
         let registry = registry::lock();

@@ -8,6 +8,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use std::time::Instant;
 
 /// Parties to starts, and whether a fork holds the next start back.
 pub(super) struct Starting(AtomicU32);
@@ -18,9 +19,10 @@ const HELD: u32 = 1 << 31;
 /// The thread that starts another one, and that one.
 const PARTIES: u32 = 2;
 
-/// A wait ends after so many looks, with a pause between: where a fork needs a thread that is held back, or one that starts needs memory
-/// that is frozen for the fork, both go on. The child may meet that lock then.
-const LOOKS: u32 = 10_000;
+/// The longest waits, of a fork and of a start. Where a fork needs a thread that is held back, or a thread that starts needs an allocator
+/// that is locked for the fork, both go on, and the child may meet that lock.
+const FORK_WAITS: Duration = Duration::from_millis(100);
+const START_WAITS: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_micros(100);
 
 thread_local! {
@@ -35,16 +37,17 @@ impl Starting {
 
     /// A thread is about to be started. Each party says when it has done its part.
     pub(super) fn begin(&self) {
-        let mut left = if FORKS.get() { 0 } else { LOOKS };
+        let mut waits = !FORKS.get();
+        let until = Instant::now() + START_WAITS;
         // Acquire and Release, as below: the child has what the parties have done before the fork.
         while (self.0)
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-                (state & HELD == 0 || left == 0).then_some(state + PARTIES)
+                (state & HELD == 0 || !waits).then_some(state + PARTIES)
             })
             .is_err()
         {
             std::thread::sleep(PAUSE);
-            left -= 1;
+            waits = Instant::now() < until;
         }
     }
 
@@ -53,16 +56,19 @@ impl Starting {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// Waits for those that have begun.
+    pub(super) fn wait(&self) {
+        let until = Instant::now() + FORK_WAITS;
+        while self.0.load(Ordering::Acquire) & !HELD != 0 && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
     /// Holds the next starts back, and waits for those that have begun.
     pub(super) fn hold(&self) -> HeldStarts<'_> {
         FORKS.set(true);
         self.0.fetch_or(HELD, Ordering::AcqRel);
-        for _ in 0..LOOKS {
-            if self.0.load(Ordering::Acquire) == HELD {
-                break;
-            }
-            std::thread::sleep(PAUSE);
-        }
+        self.wait();
         HeldStarts(self)
     }
 
@@ -99,7 +105,8 @@ mod tests {
                 let _held = starting.hold();
                 is_held.store(true, Ordering::SeqCst);
             });
-            while starting.0.load(Ordering::SeqCst) & HELD == 0 {
+            let waits = || starting.0.load(Ordering::SeqCst) & HELD != 0;
+            while !waits() && !is_held.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
             starting.end();
