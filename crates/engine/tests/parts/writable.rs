@@ -4,7 +4,7 @@
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Pin};
-use softfault_oracle::{Rig, TestStore, byte_at};
+use softfault_oracle::{Rig, TestStore, byte_at, run_on};
 use std::sync::Arc;
 
 const EIO: i32 = 5;
@@ -457,6 +457,34 @@ fn pinned_pages_are_written_as_they_are_and_stay_dirty() {
     write_back(&cache, 0..64);
     assert_eq!((store.byte(0), cache.dirty_pages()), (4, 0));
     finish(rig, cache);
+}
+
+/// Where one file's window ends where another's begins, a writer has come to the second from nowhere: the end of the first is not
+/// before it in its file.
+#[test]
+fn windows_that_touch_are_two_files() {
+    // Windows of one processor lie side by side.
+    assert!((0..1024).any(run_on), "a processor to run on");
+    let rig = Rig::new(4096);
+    let stores = [(); 2].map(|()| TestStore::with_queue(bytes(512), 4));
+    let mut files = stores.map(|store| (rig.map_writable(&store), store));
+    files.sort_unstable_by_key(|(cache, _)| cache.addresses().start);
+    let [(lower, _), (upper, store)] = files;
+    let (first, last) = (lower.addresses(), upper.addresses());
+    assert_eq!(first.end, last.start, "they touch");
+    for addr in (first.start..first.end - PAGE_SIZE).step_by(PAGE_SIZE) {
+        rig.write(addr, &[1]).unwrap();
+    }
+    assert_eq!(lower.dirty_pages(), 512, "the last page is expected");
+    rig.write(last.start, &[7]).unwrap();
+    assert_eq!((lower.dirty_pages(), upper.dirty_pages()), (512, 1));
+    write_back(&upper, 0..512);
+    assert_eq!((store.writes(), store.byte(0)), (vec![0], 7));
+    write_back(&lower, 0..512);
+    assert_eq!((lower.dirty_pages(), upper.dirty_pages()), (0, 0));
+    rig.unmap(first);
+    drop(lower);
+    finish(rig, upper);
 }
 
 /// A page that was expected to be written to is pinned, written back, and then written to with the file's first bytes: that

@@ -38,6 +38,10 @@ impl PageCache {
 
     /// A writer has come to the folio at `addr`: lets the frames go of the one before.
     pub(super) fn settle_expected_before(&self, addr: usize) {
+        if addr == self.addresses().start {
+            // The page before is another file's, if it is anybody's.
+            return;
+        }
         let Some(before) = self.find(addr - PAGE_SIZE) else {
             return;
         };
@@ -54,7 +58,7 @@ impl PageCache {
         if !folio.is(flag::EXPECTED) {
             return;
         }
-        debug_assert!(!folio.is_pinned());
+        debug_assert!(core::ptr::eq(folio.cache(), self) && !folio.is_pinned());
         if self.unwritten(folio) != 0 {
             // Also pages that were overwritten with the same bytes.
             let range = folio.range();
