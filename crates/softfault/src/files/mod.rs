@@ -49,7 +49,7 @@ pub(crate) struct Files {
     watch: Watch,
     write_behind: WriteBehind,
     /// Held while a file is truncated through the engine, and while a window that is written to is told how long its
-    /// file has become meanwhile. Before `shared`.
+    /// file has become meanwhile, and forgets the pages that it has from before. Before `shared`.
     lengths: Mutex<()>,
     /// Immutable.
     generation: ProcessGeneration,
@@ -356,7 +356,6 @@ impl Drop for Files {
 struct KnownWindow {
     opened: OpenedWindow,
     file: Option<Arc<FileStore>>,
-    was_idle: bool,
 }
 
 /// The window that shows this version of the file, with one user more.
@@ -374,9 +373,8 @@ fn find_and_open(
             ..OpenedWindow::new(entry.cache.clone(), entry.served.clone(), identity.size)
         },
         file: entry.file.clone(),
-        was_idle: entry.users == 0,
     };
-    if known.was_idle {
+    if entry.users == 0 {
         map_window(managed, &known.opened.cache)?;
     }
     table.open(identity);
@@ -385,7 +383,7 @@ fn find_and_open(
 
 impl Files {
     /// A window that is written to shows the present version of its file: its length now, and, if the window was not
-    /// mapped for a while, the writes of others meanwhile.
+    /// mapped for a while, the writes of others meanwhile. Whoever comes first forgets its pages, and others wait for that.
     fn brought_up_to_date(
         &self,
         managed: &Managed,
@@ -396,10 +394,10 @@ impl Files {
             return Ok(opened);
         };
         let cache = &opened.cache;
-        if known.was_idle {
+        let _lengths = lock(&self.lengths);
+        if self.table().was_idle(cache) {
             cache.invalidate(cache.addresses());
         }
-        let _lengths = lock(&self.lengths);
         let now = {
             let _length = cache.hold_length();
             file.identity().inspect(|now| {

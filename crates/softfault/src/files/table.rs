@@ -25,6 +25,8 @@ pub(super) struct FileWindow {
     pub(super) served: Arc<Served>,
     /// Maps of it that live. 0: an idle window.
     pub(super) users: usize,
+    /// It was idle, and its pages are from before that.
+    was_idle: bool,
     /// The file that it keeps open. `None`: a store of the caller's.
     pub(super) file: Option<Arc<FileStore>>,
     /// The file to which writes go, if the window is writable.
@@ -99,6 +101,7 @@ impl WindowTable {
             cache,
             served,
             users: 1,
+            was_idle: false,
             had_name,
             file,
             writes: None,
@@ -198,6 +201,7 @@ impl WindowTable {
         if entry.users > 0 {
             return None;
         }
+        entry.was_idle = true;
         self.closed += 1;
         (entry.idle_since, entry.idle_look) = (self.closed, self.looks);
         self.idle.insert(self.closed, file);
@@ -206,6 +210,12 @@ impl WindowTable {
             named: entry.file.clone().filter(|_| entry.had_name),
             first: core::mem::take(&mut self.unlooked),
         })
+    }
+
+    /// True to the first that asks since the window was idle.
+    pub(super) fn was_idle(&mut self, cache: &Arc<PageCache>) -> bool {
+        let entry = self.entry_of(cache);
+        entry.is_some_and(|entry| core::mem::take(&mut entry.was_idle))
     }
 
     /// Takes out an idle window, unless it is in use again.

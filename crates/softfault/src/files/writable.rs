@@ -169,11 +169,7 @@ impl Files {
         drop(forgotten);
         self.begin_write_behind(&managed.node);
         // It may have been truncated since it was opened.
-        let known = KnownWindow {
-            opened,
-            file,
-            was_idle: false,
-        };
+        let known = KnownWindow { opened, file };
         self.brought_up_to_date(managed, known).map(Some)
     }
 
@@ -384,5 +380,59 @@ impl WindowTable {
         let entries = self.entries();
         let writable = entries.filter(|entry: &&FileWindow| entry.writes.is_some());
         writable.map(|entry| entry.cache.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find_and_open;
+    use super::*;
+    use crate::{Coherence, Engine};
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    /// One thread has counted itself into a window that nobody mapped for a while, and goes on only later. Another that
+    /// comes meanwhile sees what was written to the file, too, and its stores write nothing older over that.
+    #[test]
+    fn the_second_to_open_an_idle_window_sees_writes_of_others() {
+        let builder = Engine::builder().memory(16 << 20).small_maps(0);
+        let engine = builder.coherence(Coherence::Engine).build().unwrap();
+        let path = std::env::temp_dir().join(format!("softfault-second-{}", std::process::id()));
+        std::fs::write(&path, [1; 4096]).unwrap();
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.unwrap();
+        let (managed, files) = (engine.inner.managed().unwrap(), &engine.inner.files);
+        // SAFETY: bytes, which are looked for.
+        let write = || unsafe { engine.map_mut(&file) }.unwrap();
+        // SAFETY: as above.
+        let read = || unsafe { engine.map(&file) }.unwrap();
+        let before = write();
+        assert_eq!((before.is_managed(), before[0]), (true, 1));
+        drop(before);
+        for (mark, writes) in [(2, true), (3, false)] {
+            file.write_all_at(&[mark], 0).unwrap();
+            let identity = Look::at(file.as_fd()).unwrap().identity;
+            let first = {
+                let _masked = signal::masked();
+                find_and_open(managed, &mut files.table(), &identity)
+            };
+            let first = first.unwrap().expect("the window is idle");
+            match writes {
+                true => {
+                    let mut second = write();
+                    second[1] = mark;
+                    second.flush().unwrap();
+                }
+                false => assert_eq!(read()[0], mark),
+            }
+            let mut bytes = [0; 2];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            assert_eq!(bytes, [mark, 2], "the write by a call, and the store");
+            let _masked = signal::masked();
+            let first = files.brought_up_to_date(managed, first).unwrap();
+            files.close(managed, first.cache);
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 }
