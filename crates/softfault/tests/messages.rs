@@ -5,7 +5,7 @@ mod child;
 mod files;
 
 use files::{byte_at, check, made_file};
-use softfault::{Advice, Engine, Faults, KernelMapping, Mmap, MmapOptions, Reads};
+use softfault::{Advice, Engine, Faults, KernelMapping, Mmap, MmapOptions, Reads, Swap};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
 use std::io::{Read as _, Write};
@@ -398,5 +398,34 @@ fn a_fault_takes_few_reads() {
         assert!(faults >= 1000, "{faults} faults");
         // The message, a look into the page cache, the page itself, and some by chance.
         assert!(reads <= 4 * faults, "{reads} reads for {faults} faults");
+    });
+}
+
+/// The kernel does not say of them whether a device writes to them. They stay for a while, and then the budget holds.
+#[test]
+fn pages_that_may_not_be_written_to_are_evicted() {
+    alone("pages_that_may_not_be_written_to_are_evicted", || {
+        let swap = Swap::in_dir(std::env::temp_dir()).bytes(4 * BUDGET as u64);
+        let builder = Engine::builder().faults(Faults::Messages).swap(swap);
+        let Ok(engine) = builder.memory(BUDGET).build() else {
+            softfault_skip::skipped("messages", "the kernel's faults cannot be served here");
+            return;
+        };
+        let mark = |page: usize| page as u8 | 1;
+        let filled = || {
+            let mut memory = engine.map_anon(BUDGET).unwrap();
+            for page in 0..BUDGET / PAGE_SIZE {
+                memory[page * PAGE_SIZE] = mark(page);
+            }
+            memory.make_read_only().unwrap()
+        };
+        let both = [filled(), filled()];
+        for memory in &both {
+            for page in 0..BUDGET / PAGE_SIZE {
+                assert_eq!(memory[page * PAGE_SIZE], mark(page));
+            }
+        }
+        let stats = engine.stats();
+        assert!(stats.peak_bytes <= BUDGET as u64 && stats.failed_touches == 0);
     });
 }

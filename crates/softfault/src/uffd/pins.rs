@@ -7,6 +7,10 @@
 //!
 //! It also does not move a page that was shared with a child of fork, and was not written to since: no
 //! device writes to such a page, but it cannot be told from a pinned one. So once the process has forked, there are no more looks.
+//!
+//! Nor does it move pages between mappings of different kinds. Where the program has locked a part (`mlock(2)`), our window is locked
+//! for the move. A part that may not be written to cannot be looked at: its pages stay for a few passes, and go if their bytes are
+//! still the same.
 
 use super::mmu::UffdMmu;
 use core::ops::Range;
@@ -21,13 +25,29 @@ use std::sync::OnceLock;
 /// Pages that are moved before they are zapped.
 const PAGES: usize = 384;
 
+/// How often a page stays that cannot be looked at. Not for ever: all that a program has may be such pages, and the budget holds.
+const PASSES: u8 = 4;
+/// Pages that cannot be looked at and are told apart. Where there are more, some stay for fewer passes.
+const TOLD_APART: usize = 4096;
+
 /// The state of the looks for pins.
 #[derive(Default)]
 pub(super) struct Pins {
-    /// Where pages are moved to. Made when memory that can be written to is first reserved; `None` where it cannot be.
-    aside: OnceLock<Option<Mutex<Reservation>>>,
+    /// Made when memory that can be written to is first reserved; `None` where it cannot be.
+    aside: OnceLock<Option<Mutex<Aside>>>,
     /// The process has forked, or is a child. Relaxed: set while nothing is evicted.
     is_shared: AtomicBool,
+}
+
+/// Where pages are moved to.
+struct Aside {
+    window: Reservation,
+    /// The program's own kind of lock is on it.
+    is_locked: bool,
+    /// Passes of pages with their bytes, by a hash of both.
+    passes: Box<[u8]>,
+    /// A page to copy to.
+    page: Box<[u8]>,
 }
 
 impl Pins {
@@ -43,7 +63,13 @@ impl UffdMmu {
         if self.faults() == super::Faults::Messages && self.offers().moves {
             self.pins.aside.get_or_init(|| {
                 let made = self.reserve(PAGES * PAGE_SIZE, Protection::ReadWrite);
-                made.ok().map(Mutex::new)
+                let aside = made.ok().map(|window| Aside {
+                    window,
+                    is_locked: false,
+                    passes: vec![0; TOLD_APART].into(),
+                    page: vec![0; PAGE_SIZE].into(),
+                });
+                aside.map(Mutex::new)
             });
         }
     }
@@ -58,29 +84,71 @@ impl UffdMmu {
         let Some(aside) = self.pins.aside.get().and_then(Option::as_ref) else {
             return;
         };
-        let aside = aside.lock();
+        let aside = &mut *aside.lock();
         for pages in pages.chunks_mut(PAGES) {
-            let place = |at: usize| aside.addr + at * PAGE_SIZE;
-            let mut at = 0;
+            let start = aside.window.addr;
+            let place = |at: usize| start + at * PAGE_SIZE;
+            let (mut at, mut most, mut is_turned) = (0, PAGES, false);
             while at < pages.len() {
-                let run = run(&pages[at..]);
+                let run = run(&pages[at..], most);
+                let count = run.len() / PAGE_SIZE;
                 let (bytes, errno) = self.move_away(&pages[at].window, run, place(at));
-                for _ in 0..bytes / PAGE_SIZE {
+                let moved = bytes / PAGE_SIZE;
+                for page in &mut pages[at..at + moved] {
+                    let from = place(at);
                     // Nobody reaches it any more. A device may have gone on until it was moved.
-                    if sum(place(at)) != pages[at].sum {
-                        pages[at].stays = true;
-                        self.move_back(&pages[at], &aside, place(at));
+                    if sum(from) != page.sum {
+                        page.stays = true;
+                        self.move_back(page, &aside.window, from);
                     }
                     at += 1;
                 }
-                if let Some(errno) = errno {
-                    // At any other error it can be zapped where it is.
-                    pages[at].stays = errno == libc::EBUSY;
-                    at += 1;
+                is_turned &= moved == 0;
+                match errno {
+                    None => most = (2 * most).min(PAGES),
+                    // The kernel moves within one mapping: the program has split the window's.
+                    Some(libc::EINVAL) if count - moved > 1 => most = (count - moved) / 2,
+                    Some(libc::EINVAL) if !is_turned => {
+                        aside.lock(!aside.is_locked);
+                        is_turned = true;
+                    }
+                    Some(errno) => {
+                        pages[at].stays = match errno {
+                            // The program has thrown it away.
+                            libc::ENOENT => false,
+                            libc::EBUSY => true,
+                            _ => self.stays_unseen(aside, &pages[at]),
+                        };
+                        at += 1;
+                        is_turned = false;
+                    }
                 }
             }
-            self.zap.zap(from_ref(&aside.range()));
+            self.zap.zap(from_ref(&aside.window.range()));
         }
+        if aside.is_locked {
+            // It would count against the program's limit.
+            aside.lock(false);
+        }
+    }
+
+    /// True if a page stays that the kernel does not move, pinned or not. A device that was to write to it has done so after some
+    /// passes, and then its bytes are others than those before.
+    #[cold]
+    fn stays_unseen(&self, aside: &mut Aside, page: &WrittenPage) -> bool {
+        // SAFETY: a page of our own.
+        match unsafe { self.looks.copy_out(page.addr, aside.page.as_mut_ptr()) } {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(_) => return true,
+        }
+        if sum(aside.page.as_ptr().addr()) != page.sum {
+            return true;
+        }
+        let hash = (page.sum ^ page.addr as u64).wrapping_mul(MULTIPLIER) >> 32;
+        let passes = &mut aside.passes[hash as usize % TOLD_APART];
+        *passes = (*passes + 1) % PASSES;
+        *passes != 0
     }
 
     /// Moves a page back to where it was, which nobody has filled.
@@ -92,9 +160,27 @@ impl UffdMmu {
     }
 }
 
+impl Aside {
+    /// As `mlock2(2)` with `MLOCK_ONFAULT`, or as `munlock(2)`. Where the program may lock no more, nothing changes.
+    #[cold]
+    fn lock(&mut self, is_locked: bool) {
+        const ONFAULT: usize = 1;
+        let (start, bytes) = (self.window.addr, self.window.bytes);
+        // SAFETY: a window of our own; no byte changes, and no page is brought in.
+        unsafe {
+            match is_locked {
+                true => sync::system_call!(libc::SYS_mlock2, start, bytes, ONFAULT),
+                false => sync::system_call!(libc::SYS_munlock, start, bytes),
+            };
+        }
+        self.is_locked = is_locked;
+    }
+}
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A checksum of a page that is there.
 pub(super) fn sum(page: usize) -> u64 {
-    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut lanes = [1_u64, 2, 3, 4];
     for at in (0..PAGE_SIZE).step_by(32) {
         for (lane, number) in lanes.iter_mut().zip(0..) {
@@ -108,12 +194,13 @@ pub(super) fn sum(page: usize) -> u64 {
     lanes.into_iter().fold(0, mix)
 }
 
-/// The first pages of some that follow each other in a window.
-fn run(pages: &[WrittenPage]) -> Range<usize> {
+/// The first pages of some that follow each other in a window, `most` at most.
+fn run(pages: &[WrittenPage], most: usize) -> Range<usize> {
     let first = &pages[0];
     let follows = |&(at, page): &(usize, &WrittenPage)| {
         page.window.addr == first.window.addr && page.addr == first.addr + at * PAGE_SIZE
     };
-    let count = pages.iter().enumerate().take_while(follows).count();
+    let pages = pages.iter().take(most).enumerate();
+    let count = pages.take_while(follows).count();
     first.addr..first.addr + count * PAGE_SIZE
 }

@@ -4,6 +4,7 @@
 mod fork;
 mod in_place;
 mod moving;
+mod pins;
 mod present;
 mod protect;
 mod rows;
