@@ -114,6 +114,12 @@ impl Given {
     pub(super) fn parts_mut(&self) -> RwLockWriteGuard<'_, GivenParts> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// True if no window is being zapped, and no part is given.
+    #[cfg(test)]
+    pub(super) fn may_give(&self) -> bool {
+        self.0.try_write().is_ok()
+    }
 }
 
 impl UffdMmu {

@@ -549,11 +549,13 @@ impl Mmu for UffdMmu {
     }
 
     fn zap_all(&self, ranges: &[Range<usize>]) -> bool {
-        if let [range] = ranges
-            && self.given.parts().is_empty()
-        {
-            let _stage = Stage::Zap.span();
-            return self.zap.one(range);
+        if let [range] = ranges {
+            // No part is given before the zap is over.
+            let given = self.given.parts();
+            if given.is_empty() {
+                let _stage = Stage::Zap.span();
+                return self.zap.one(range);
+            }
         }
         self.zap(ranges);
         false

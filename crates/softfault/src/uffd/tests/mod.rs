@@ -10,6 +10,7 @@ mod protect;
 mod rows;
 mod served;
 mod spare;
+mod zaps;
 mod zeros;
 
 use super::UffdMmu;
