@@ -18,12 +18,16 @@ use super::ring::{MOST_RUNS, Run};
 use super::write_queues::WriteQueues;
 use crate::signal::without_file_size_signal;
 use crate::table;
+use crate::uffd::copy_some;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{PageWrite, StoreError, WriteBack};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+
+/// Bytes that are copied at a time to be looked at. There is little room on a handler's stack.
+const PIECE: usize = 128;
 
 /// A file that is open for writing.
 #[derive(Debug)]
@@ -149,24 +153,28 @@ impl FileWrites {
     /// page had zeros there: bytes that are not 0 were stored by the program, bytes that are 0 are left to the others.
     ///
     /// # Safety
-    /// The page is readable.
+    /// The page is readable, or was until the program threw it away.
+    // Not inlined: its variables would be on the handler's stack in all other writes.
+    #[cold]
+    #[inline(never)]
     unsafe fn write_past(&self, last: &PageWrite, end: u64, size: u64) -> Result<(), i32> {
-        let known = (end - last.offset) as usize;
+        let mut piece = [0_u8; PIECE];
         let now = (size - last.offset).min(PAGE_SIZE as u64) as usize;
-        let mut at = known;
-        while at < now {
-            // SAFETY: within the page; others may write to it.
-            let byte = |at: usize| unsafe { last.page.add(at).read_volatile() };
-            let len = (at..now).take_while(|&at| byte(at) != 0).count();
-            if len > 0 {
-                let run = Run {
-                    offset: last.offset + at as u64,
-                    bytes: last.page.wrapping_add(at),
-                    len,
-                };
-                self.write_buffered(run)?;
+        for start in ((end - last.offset) as usize..now).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(now - start)];
+            // SAFETY: within the page.
+            unsafe { look_at(last.page.wrapping_add(start), piece) }?;
+            let mut at = 0;
+            for run in piece.chunk_by(|byte, next| (*byte == 0) == (*next == 0)) {
+                if run[0] != 0 {
+                    self.write_buffered(Run {
+                        offset: last.offset + (start + at) as u64,
+                        bytes: run.as_ptr(),
+                        len: run.len(),
+                    })?;
+                }
+                at += run.len();
             }
-            at += len + 1;
         }
         Ok(())
     }
@@ -196,6 +204,26 @@ impl FileWrites {
                     None => each_run(pages, |run| write_one(file, run)),
                 }
             }
+        }
+    }
+}
+
+/// Copies bytes of a page of the program, by the kernel: this thread has the page locked, and nobody would serve its own fault.
+///
+/// # Safety
+/// They are readable, or were until the program threw the page away.
+unsafe fn look_at(from: *const u8, piece: &mut [u8]) -> Result<(), i32> {
+    // SAFETY: fills the piece.
+    match unsafe { copy_some(from, piece.as_mut_ptr(), piece.len()) } {
+        Ok(copied) if copied == piece.len() => Ok(()),
+        Ok(_) | Err(libc::EFAULT) => Err(libc::EFAULT),
+        // A filter refuses the call. They were there a moment ago.
+        Err(_) => {
+            for (at, byte) in piece.iter_mut().enumerate() {
+                // SAFETY: as above; others may write to it.
+                *byte = unsafe { from.add(at).read_volatile() };
+            }
+            Ok(())
         }
     }
 }
@@ -405,10 +433,8 @@ mod tests {
         bytes.into_iter().step_by(PAGE_SIZE).collect()
     }
 
-    #[test]
-    fn a_lent_file_that_appends_is_written_in_its_place() {
-        let (file, lent) = appends();
-        let writes = FileWrites {
+    fn writes_to(lent: Descriptor) -> FileWrites {
+        FileWrites {
             buffered: lent,
             lent: true,
             direct: None,
@@ -416,7 +442,56 @@ mod tests {
             length: Length::default(),
             reserved: None,
             queues: WriteQueues::of_process(),
+        }
+    }
+
+    /// The bytes behind the known end are written as far as they are not 0.
+    #[test]
+    fn a_page_whose_end_is_behind_the_known_one_is_written_as_it_is() {
+        let (file, lent) = appends();
+        set_flags(&file, 0);
+        let mut bytes = [0; PAGE_SIZE];
+        let stored = |at: usize| (250..270).contains(&at) || at == 500 || at == PAGE_SIZE - 1;
+        (0..PAGE_SIZE).for_each(|at| bytes[at] = 5 * u8::from(stored(at)));
+        let last = PageWrite {
+            offset: 0,
+            page: bytes.as_ptr(),
+            result: Ok(()),
         };
+        // SAFETY: a readable page.
+        let written = unsafe { writes_to(lent).write_past(&last, 260, 2 * PAGE_SIZE as u64) };
+        assert_eq!(written, Ok(()));
+        let mut content = vec![0; PAGE_SIZE];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut content, 0).expect("read");
+        for (at, byte) in content.into_iter().enumerate() {
+            let is_stored = at >= 260 && stored(at);
+            assert_eq!(byte, if is_stored { 5 } else { 1 }, "byte {at}");
+        }
+    }
+
+    /// The program throws it away while it is written: the thread that writes has it locked, and must not touch it.
+    #[test]
+    fn a_page_that_is_gone_is_not_touched_for_its_end() {
+        let (file, lent) = appends();
+        let gone = sync::pages::map(PAGE_SIZE).expect("memory");
+        // SAFETY: nobody else knows of it.
+        let protected = unsafe { libc::mprotect(gone.as_ptr().cast(), PAGE_SIZE, libc::PROT_NONE) };
+        assert_eq!(protected, 0);
+        let last = PageWrite {
+            offset: 0,
+            page: gone.as_ptr(),
+            result: Ok(()),
+        };
+        // SAFETY: a page that is gone.
+        let written = unsafe { writes_to(lent).write_past(&last, 100, 200) };
+        assert_eq!(written, Err(libc::EFAULT));
+        assert_eq!(content(&file), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_lent_file_that_appends_is_written_in_its_place() {
+        let (file, lent) = appends();
+        let writes = writes_to(lent);
         let bytes = [2; PAGE_SIZE];
         let mut pages = [PageWrite {
             offset: PAGE_SIZE as u64,

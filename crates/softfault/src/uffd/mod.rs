@@ -43,5 +43,5 @@ pub use given::GivenTo;
 pub(crate) use given::{close, nothing_at};
 pub(crate) use in_place::map_aside;
 pub use mmu::UffdMmu;
-pub use present::copy_page;
+pub use present::{copy_page, copy_some};
 pub use spare::keep_no_spare_windows;

@@ -174,7 +174,7 @@ impl Looks {
         // SAFETY: the caller's promise.
         unsafe {
             match &self.memory {
-                None => copy(from as *const u8, to, bytes),
+                None => copy_some(from as *const u8, to, bytes),
                 Some(memory) => memory.copy(from, to, bytes),
             }
         }
@@ -216,18 +216,18 @@ pub unsafe fn copy_page(addr: usize, to: *mut u8) -> Result<bool, c_int> {
     unsafe { looks.copy_out(addr, to) }
 }
 
-/// True if [`copy`] is not refused.
+/// True if [`copy_some`] is not refused.
 fn can_copy() -> bool {
     let (from, mut to) = (1_u8, 0_u8);
     // SAFETY: a byte each.
-    unsafe { copy(&raw const from, &raw mut to, 1) == Ok(1) && to == 1 }
+    unsafe { copy_some(&raw const from, &raw mut to, 1) == Ok(1) && to == 1 }
 }
 
 /// Copies bytes that may not be there, as far as it goes, where nobody serves the kernel's faults there.
 ///
 /// # Safety
 /// `to` is writable for `bytes`.
-unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) -> Result<usize, c_int> {
+pub unsafe fn copy_some(from: *const u8, to: *mut u8, bytes: usize) -> Result<usize, c_int> {
     // SAFETY: the caller's promise.
     unsafe { gather(&[iovec(from.cast_mut().cast(), bytes)], to) }
 }
