@@ -36,21 +36,47 @@ impl Anonymous {
         let pages: Arc<Pages> = parent.pages.clone();
         let anon = Self::over(node, reservation, pages, origin, on_truncate);
         let anon = anon?;
-        if !anon.node.budget.try_charge(anon.pages.paid_pages(), 0) {
-            return Err(NotShown::Budget);
-        }
-        if parent.node.pinned_pages() > 0 {
-            anon.let_all_go();
-        }
-        let mut clean = None;
-        for span in anon.window.spans(anon.addresses()) {
-            // The counts were copied too, and cost less to look at than words.
-            if parent.window.residents(span.start) > 0 {
-                anon.adopt_span(span, &mut clean)?;
+        match anon.adopt_all(parent) {
+            Ok(()) => Ok(anon),
+            Err(error) => {
+                anon.adopt_nothing();
+                Err(error)
             }
         }
-        anon.protect(clean);
-        Ok(anon)
+    }
+
+    /// Counts all in. After an error the words are not paid for, and only the first page tables are counted in.
+    fn adopt_all(&self, parent: &Anonymous) -> Result<(), NotShown> {
+        if parent.node.pinned_pages() > 0 {
+            self.let_all_go();
+        }
+        let mut clean = None;
+        for span in self.window.spans(self.addresses()) {
+            // The counts were copied too, and cost less to look at than words.
+            if parent.window.residents(span.start) > 0 {
+                self.adopt_span(span, &mut clean)?;
+            }
+        }
+        self.protect(clean);
+        match self.node.budget.try_charge(self.pages.paid_pages(), 0) {
+            true => Ok(()),
+            false => Err(NotShown::Budget),
+        }
+    }
+
+    /// Gives all pages up, and pays back what was counted in. So the drop finds nothing to pay back.
+    #[cold]
+    fn adopt_nothing(&self) {
+        self.pages.were_not_paid();
+        for span in self.window.spans(self.addresses()) {
+            let (residents, charged) = self.forget_span(&span);
+            if self.window.residents(span.start) > 0 {
+                let (node, window) = (&self.node, &self.window);
+                window.leave_and_zap(span.start, residents, &*node.mmu, &node.budget);
+                node.private.uncharged(charged);
+                node.budget.uncharge(charged);
+            }
+        }
     }
 
     /// No page stays.

@@ -309,6 +309,11 @@ impl Pages {
         self.paid.load(Ordering::Relaxed)
     }
 
+    /// None of them was: the table is a copy of another process's.
+    pub fn were_not_paid(&self) {
+        self.paid.swap(0, Ordering::Relaxed);
+    }
+
     /// Pays back the pages of this table; nobody uses it any more.
     pub fn uncharge(&self, budget: &Budget) {
         budget.uncharge(self.paid.swap(0, Ordering::Relaxed));

@@ -49,8 +49,18 @@ impl Anonymous {
 
     /// The same for pages of one page table: the range to zap, and the number of charged pages.
     fn count_span_out(&self, span: Range<usize>) -> Option<(Range<usize>, u64)> {
+        let (residents, charged) = self.forget_span(&span);
+        if residents == 0 {
+            return None;
+        }
+        let table = self.window.leave(span.start, residents);
+        Some((table.unwrap_or(span), charged))
+    }
+
+    /// Lets pages of one page table be absent, and gives up their slots: the number of residents, and that of charged ones.
+    pub(super) fn forget_span(&self, span: &Range<usize>) -> (usize, u64) {
         let (mut residents, mut charged) = (0, 0);
-        for page in self.page_range(&span) {
+        for page in self.page_range(span) {
             if self.pages.is_unused(page) {
                 continue;
             }
@@ -66,11 +76,7 @@ impl Anonymous {
             self.node.unpin_pages(state.stays().into());
             lock.set(PageState::ABSENT);
         }
-        if residents == 0 {
-            return None;
-        }
-        let table = self.window.leave(span.start, residents);
-        Some((table.unwrap_or(span), charged))
+        (residents, charged)
     }
 }
 

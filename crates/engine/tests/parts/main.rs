@@ -2,6 +2,7 @@
 //! program: it is linked once, and its tests run beside each other.
 
 mod anon;
+mod anon_adopt;
 mod anon_charges;
 mod anon_move;
 mod anon_oracle;
