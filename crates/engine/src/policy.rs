@@ -277,13 +277,7 @@ impl MissAccounting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Policies {
     /// Of the address space.
-    pub vma_lock: VmaLockKind,
-    /// Of the address space.
-    pub vma_reuse: VmaReuse,
-    /// Of the address space.
-    pub mmap_queue: MmapQueue,
-    /// Of the address space.
-    pub mmap_verbs: MmapVerbs,
+    pub locks: SpaceLocks,
     /// Of the faults on this engine's maps.
     pub retry_lock: RetryLock,
     /// Of the faults on this engine's maps.
@@ -299,14 +293,23 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Those of the address space.
-    pub const fn space_locks(&self) -> SpaceLocks {
-        SpaceLocks {
-            vma: self.vma_lock,
-            mmap: self.mmap_queue,
-            reuse: self.vma_reuse,
-            verbs: self.mmap_verbs,
-        }
+    /// The name of each, and of its value.
+    fn values(&self) -> [(&'static str, &'static str); 13] {
+        [
+            ("lock", name(VMA_LOCK, self.locks.vma)),
+            ("reuse", name(VMA_REUSE, self.locks.reuse)),
+            ("mmap", name(MMAP_QUEUE, self.locks.mmap)),
+            ("verbs", name(MMAP_VERBS, self.locks.verbs)),
+            ("retry", name(RETRY_LOCK, self.retry_lock)),
+            ("pin", name(RETRY_PIN, self.retry_pin)),
+            ("miss", name(MISS_ACCOUNTING, self.miss_accounting)),
+            ("share", name(SHARE_SYNC, self.huge.sync)),
+            ("around", name(HUGE_AROUND, self.huge.around)),
+            ("join", name(HUGE_JOIN, self.huge.join)),
+            ("left", name(LEFT_LEAF, self.huge.left)),
+            ("fill", name(FIRST_TOUCH, self.first_touch)),
+            ("map", name(MAP_BY, self.map_by)),
+        ]
     }
 }
 
@@ -394,10 +397,10 @@ impl FromStr for Policies {
                 .split_once('=')
                 .ok_or_else(|| UnknownPolicy(format!("a policy is NAME=VALUE, not `{part}`")))?;
             match policy {
-                "lock" => policies.vma_lock = value(policy, VMA_LOCK, chosen)?,
-                "reuse" => policies.vma_reuse = value(policy, VMA_REUSE, chosen)?,
-                "mmap" => policies.mmap_queue = value(policy, MMAP_QUEUE, chosen)?,
-                "verbs" => policies.mmap_verbs = value(policy, MMAP_VERBS, chosen)?,
+                "lock" => policies.locks.vma = value(policy, VMA_LOCK, chosen)?,
+                "reuse" => policies.locks.reuse = value(policy, VMA_REUSE, chosen)?,
+                "mmap" => policies.locks.mmap = value(policy, MMAP_QUEUE, chosen)?,
+                "verbs" => policies.locks.verbs = value(policy, MMAP_VERBS, chosen)?,
                 "retry" => policies.retry_lock = value(policy, RETRY_LOCK, chosen)?,
                 "pin" => policies.retry_pin = value(policy, RETRY_PIN, chosen)?,
                 "miss" => policies.miss_accounting = value(policy, MISS_ACCOUNTING, chosen)?,
@@ -420,76 +423,10 @@ impl FromStr for Policies {
 impl fmt::Display for Policies {
     /// Those that are not the default.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let default = Self::default();
-        let parts = [
-            (
-                "lock",
-                name(VMA_LOCK, self.vma_lock),
-                name(VMA_LOCK, default.vma_lock),
-            ),
-            (
-                "reuse",
-                name(VMA_REUSE, self.vma_reuse),
-                name(VMA_REUSE, default.vma_reuse),
-            ),
-            (
-                "mmap",
-                name(MMAP_QUEUE, self.mmap_queue),
-                name(MMAP_QUEUE, default.mmap_queue),
-            ),
-            (
-                "verbs",
-                name(MMAP_VERBS, self.mmap_verbs),
-                name(MMAP_VERBS, default.mmap_verbs),
-            ),
-            (
-                "retry",
-                name(RETRY_LOCK, self.retry_lock),
-                name(RETRY_LOCK, default.retry_lock),
-            ),
-            (
-                "pin",
-                name(RETRY_PIN, self.retry_pin),
-                name(RETRY_PIN, default.retry_pin),
-            ),
-            (
-                "miss",
-                name(MISS_ACCOUNTING, self.miss_accounting),
-                name(MISS_ACCOUNTING, default.miss_accounting),
-            ),
-            (
-                "share",
-                name(SHARE_SYNC, self.huge.sync),
-                name(SHARE_SYNC, default.huge.sync),
-            ),
-            (
-                "around",
-                name(HUGE_AROUND, self.huge.around),
-                name(HUGE_AROUND, default.huge.around),
-            ),
-            (
-                "join",
-                name(HUGE_JOIN, self.huge.join),
-                name(HUGE_JOIN, default.huge.join),
-            ),
-            (
-                "left",
-                name(LEFT_LEAF, self.huge.left),
-                name(LEFT_LEAF, default.huge.left),
-            ),
-            (
-                "fill",
-                name(FIRST_TOUCH, self.first_touch),
-                name(FIRST_TOUCH, default.first_touch),
-            ),
-            (
-                "map",
-                name(MAP_BY, self.map_by),
-                name(MAP_BY, default.map_by),
-            ),
-        ];
+        let (values, defaults) = (self.values(), Self::default().values());
         let mut joined = "";
-        for (policy, value, _) in parts.iter().filter(|(_, value, default)| value != default) {
+        let both = values.into_iter().zip(defaults);
+        for ((policy, value), _) in both.filter(|(value, default)| value != default) {
             write!(f, "{joined}{policy}={value}")?;
             joined = "+";
         }

@@ -215,7 +215,7 @@ impl Rig {
         let node = node.expect("a budget that is large enough");
         node.enlist();
         let machine = Machine::new(1 << 16);
-        let space = AddressSpace::with_lock(machine.clone(), clock, policies.space_locks());
+        let space = AddressSpace::with_lock(machine.clone(), clock, policies.locks);
         Self {
             machine,
             space: ManuallyDrop::new(space.expect("room for a space")),
@@ -230,7 +230,7 @@ impl Rig {
 
     /// Another space of the same machine. It has to be empty when it is dropped.
     pub fn another_space(&self) -> AddressSpace {
-        let (clock, locks) = (self.node.clock.clone(), self.node.policies.space_locks());
+        let (clock, locks) = (self.node.clock.clone(), self.node.policies.locks);
         let space = AddressSpace::with_lock(self.machine.clone(), clock, locks);
         space.expect("room for a space")
     }

@@ -128,7 +128,7 @@ impl Rig {
         let frames = Frames(sync::pages::map(pool).expect("address space"), pool);
         let clock = Arc::new(VirtualClock);
         let policies = Policies {
-            vma_lock,
+            locks: vma_lock.into(),
             ..Policies::default()
         };
         let options = NodeOptions {

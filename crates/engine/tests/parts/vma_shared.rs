@@ -195,8 +195,12 @@ fn each_page_has_one_mapping_at_most() {
 const ELSEWHERE: usize = 0x7100_0000_0000;
 
 fn rig() -> Rig {
+    let locks = SpaceLocks {
+        verbs: MmapVerbs::Shared,
+        ..SpaceLocks::default()
+    };
     let policies = Policies {
-        mmap_verbs: MmapVerbs::Shared,
+        locks,
         ..Policies::default()
     };
     Rig::with_policies(4096, policies)

@@ -118,7 +118,7 @@ impl Rig {
         })?;
         node.enlist();
         let machine = Machine::new(MAPPINGS);
-        let space = AddressSpace::with_lock(machine.clone(), clock.clone(), policies.space_locks());
+        let space = AddressSpace::with_lock(machine.clone(), clock.clone(), policies.locks);
         let space = space.map_err(|_| "no room for a space".to_owned())?;
         let huge = match job.workload {
             Workload::Hugetlb => Some(Huge::new(job, &clock)?),
@@ -196,7 +196,7 @@ impl Rig {
             drop(stopped);
             return Ok(());
         }
-        let locks = self.node.policies.space_locks();
+        let locks = self.node.policies.locks;
         let child = AddressSpace::with_lock(self.machine.clone(), self.clock.clone(), locks);
         let child = child.map_err(|_| "no room for another space".to_owned())?;
         self.space

@@ -254,8 +254,7 @@ impl Builder {
 
     /// Builds the engine. Fails if the budget is too small, if the
     /// process has no address space left, if it may not use userfaultfd, or if an earlier engine of the
-    /// process has another [`Policies::vma_lock`], another
-    /// [`Policies::mmap_queue`] or other [`Faults`]: all engines share one address space.
+    /// process has other [`Policies::locks`] or other [`Faults`]: all engines share one address space.
     pub fn build(mut self) -> io::Result<Engine> {
         let _masked = signal::masked();
         self.sizes()?;
@@ -293,7 +292,7 @@ impl Builder {
         needed::for_faults().map_err(NoFaults::Closed)?;
         // Before there is anything that a child must not have: a concurrent fork waits.
         fork::watch();
-        faults::get_or_make(self.policies.space_locks(), faults).map_err(|no| match no {
+        faults::get_or_make(self.policies.locks, faults).map_err(|no| match no {
             NoProcess::Closed(_) => NoFaults::Closed(no.into()),
             no => NoFaults::Wrong(no.into()),
         })

@@ -67,7 +67,7 @@ impl EngineInner {
             return Ok(self.managed());
         }
         let _masked = signal::masked();
-        let locks = self.options.policies_ref().space_locks();
+        let locks = self.options.policies_ref().locks;
         let faults = self.options.resolved_faults();
         // A child of one that watches forks watches them too.
         let process = faults::get_or_make(locks, faults)?;

@@ -29,7 +29,7 @@ impl SoftFork {
         let space = AddressSpace::with_lock(
             inner.machine.clone(),
             crate::process::monotonic(),
-            inner.options.policies_ref().space_locks(),
+            inner.options.policies_ref().locks,
         );
         let space = space.map_err(|_| no_memory("the engine has no memory for another fork"))?;
         let mut forks = engine.forks();

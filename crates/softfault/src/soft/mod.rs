@@ -98,7 +98,7 @@ impl Builder {
         let spare = cores::SpareCore::new(&mmu).ok_or_else(no_memory)?;
         let machine = Machine::new(MAPPINGS);
         let clock = process::monotonic();
-        let locks = self.policies_ref().space_locks();
+        let locks = self.policies_ref().locks;
         let space = AddressSpace::with_lock(machine.clone(), clock.clone(), locks);
         let space = Arc::new(space.map_err(|_| no_memory())?);
         let managed = self.over(mmu.clone(), space, clock)?;

@@ -73,7 +73,7 @@ impl Clock for Monotonic {
 impl HugeFile for SoftHuge {
     fn space(&self) -> Result<Box<dyn HugeSpace + '_>, String> {
         let clock = Arc::new(Monotonic);
-        let locks = self.policies.space_locks();
+        let locks = self.policies.locks;
         let space = AddressSpace::with_lock(self.machine.clone(), clock, locks);
         Ok(Box::new(Space {
             huge: self,
