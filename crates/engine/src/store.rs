@@ -1,7 +1,7 @@
 //! Where pages come from, as a trait: a file, a simulated disk, a store whose
 //! completions a test releases.
 
-use crate::page::FaultError;
+use crate::page::{FaultError, PAGE_SIZE};
 use core::ops::Range;
 
 /// A read or write that failed.
@@ -72,8 +72,11 @@ pub trait Store: Send + Sync {
     }
 
     /// An extent with byte `offset` in it, which is before the end. It may
-    /// begin at the page of `offset` and be followed by another of its kind.
-    fn extent(&self, offset: u64) -> Result<Extent, StoreError>;
+    /// begin at the page of `offset` and be followed by another of its kind. Without holes, all of the store is one.
+    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
+        let end = self.len()?.next_multiple_of(PAGE_SIZE as u64);
+        Ok(Extent::Data(0..end))
+    }
 
     /// Reads in the calling thread; returns how many bytes arrived, fewer than
     /// asked only at the end of the store. Offset, buffer and `bytes` are
@@ -114,7 +117,9 @@ pub trait Store: Send + Sync {
     ///
     /// # Safety
     /// As for [`read`](Self::read), until each completion.
-    unsafe fn submit(&self, reads: &[Read]) -> usize;
+    unsafe fn submit(&self, _reads: &[Read]) -> usize {
+        0
+    }
 
     /// True if a read that a thread waits for is as good if it is submitted, before others, as by [`read`](Self::read).
     fn submits_demands(&self) -> bool {
@@ -144,7 +149,11 @@ pub trait Store: Send + Sync {
     /// `complete` must not call `reap`. A caller that is told `NotInFlight`
     /// while its folio is still being read sleeps on the folio's own word; so
     /// the reader of the folio changes the word and wakes after `submit` has returned.
-    fn reap(&self, cookie: u64, complete: &dyn Complete, timeout_ns: u64) -> Reap;
+    ///
+    /// A store that starts reads has a `reap` of its own.
+    fn reap(&self, _cookie: u64, _complete: &dyn Complete, _timeout_ns: u64) -> Reap {
+        Reap::NotInFlight
+    }
 
     /// The process is about to fork, and its child will read from this.
     fn before_fork(&self) {}

@@ -2,7 +2,7 @@
 
 use crate::gate::Gate;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Complete, Read, Reap, Store, StoreError};
 use softfault_engine::swap::SwapDevice;
 use std::ops::Range;
 use sync::Arc;
@@ -194,10 +194,6 @@ unsafe fn bytes_of(page: *const u8) -> Box<Page> {
 impl Store for TestSwap {
     fn len(&self) -> Result<u64, StoreError> {
         Ok((self.slots * PAGE_SIZE) as u64)
-    }
-
-    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..(self.slots * PAGE_SIZE) as u64))
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {

@@ -8,7 +8,7 @@ use child::{forked, wait};
 use files::{byte_at, check, made_file};
 use softfault::{Engine, Fallback, Faults, Mmap, Swap};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Store, StoreError};
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -254,10 +254,6 @@ impl Store for Failing {
         Ok(1 << 20)
     }
 
-    fn extent(&self, _: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..1 << 20))
-    }
-
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         while self.slow.load(SeqCst) {
             std::thread::yield_now();
@@ -270,14 +266,6 @@ impl Store for Failing {
             unsafe { buffer.add(at).write(byte_at(offset as usize + at)) };
         }
         Ok(bytes)
-    }
-
-    unsafe fn submit(&self, _: &[Read]) -> usize {
-        0
-    }
-
-    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
-        Reap::NotInFlight
     }
 }
 

@@ -7,7 +7,7 @@ mod files;
 use files::{byte_at, check, made_file};
 use softfault::{Advice, Engine, Faults, KernelMapping, Mmap, MmapOptions, Reads, Swap};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Store, StoreError};
 use std::io::{Read as _, Write};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -182,20 +182,8 @@ impl Store for Broken {
         Ok(1 << 20)
     }
 
-    fn extent(&self, _: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..1 << 20))
-    }
-
     unsafe fn read(&self, _: u64, _: *mut u8, _: usize) -> Result<usize, StoreError> {
         Err(StoreError::Io(libc::EIO))
-    }
-
-    unsafe fn submit(&self, _: &[Read]) -> usize {
-        0
-    }
-
-    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
-        Reap::NotInFlight
     }
 }
 

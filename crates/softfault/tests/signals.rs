@@ -6,7 +6,7 @@ mod files;
 use files::{byte_at, check, made_file};
 use softfault::{Advice, AsyncReads, Engine, LEAST_MEMORY, Mmap};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Store, StoreError};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -110,10 +110,6 @@ impl Store for Gate {
         Ok(self.bytes)
     }
 
-    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..self.bytes))
-    }
-
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         self.mask_in_read.store(mask(libc::SIG_BLOCK, &[]), SeqCst);
         self.begun.fetch_add(1, SeqCst);
@@ -124,14 +120,6 @@ impl Store for Gate {
             unsafe { buffer.add(at).write(byte_at(offset as usize + at)) };
         }
         Ok(bytes)
-    }
-
-    unsafe fn submit(&self, _: &[Read]) -> usize {
-        0
-    }
-
-    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
-        Reap::NotInFlight
     }
 }
 

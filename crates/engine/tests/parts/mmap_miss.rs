@@ -5,7 +5,7 @@
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::policy::{MissAccounting, Policies};
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Complete, Read, Reap, Store, StoreError};
 use softfault_oracle::Rig;
 use std::sync::{Arc, Mutex};
 
@@ -26,10 +26,6 @@ struct Blank {
 impl Store for Blank {
     fn len(&self) -> Result<u64, StoreError> {
         Ok(self.len)
-    }
-
-    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..self.len))
     }
 
     unsafe fn read(

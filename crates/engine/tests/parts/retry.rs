@@ -5,7 +5,7 @@ use crate::files::{pages, random};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, Completion, FaultFlags, Interrupt, Outcome};
 use softfault_engine::mm::Advice;
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Extent, Read, Store, StoreError};
 use softfault_oracle::{Rig, TestStore};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -279,10 +279,6 @@ impl Store for Refuses {
         self.set(|state| state.0 = true);
         self.wait_for(|state| state.1);
         0
-    }
-
-    fn reap(&self, _cookie: u64, _complete: &dyn Complete, _timeout_ns: u64) -> Reap {
-        Reap::NotInFlight
     }
 }
 

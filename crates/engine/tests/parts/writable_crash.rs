@@ -2,9 +2,7 @@
 //! was not synced. Cut after every write and every sync, with any part of the cache's writes kept.
 
 use softfault_engine::cache::PageCache;
-use softfault_engine::store::{
-    Complete, Extent, NO_COOKIE, PageWrite, Read, Reap, StoreError, WriteBack,
-};
+use softfault_engine::store::{PageWrite, StoreError, WriteBack};
 use softfault_engine::{PAGE_SIZE, Store};
 use softfault_oracle::{Random, Rig};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,10 +51,6 @@ impl Store for Volatile {
         Ok((PAGES * PAGE_SIZE) as u64)
     }
 
-    fn extent(&self, offset: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(offset..self.len()?))
-    }
-
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         let device = self.0.lock().unwrap();
         for page in 0..bytes / PAGE_SIZE {
@@ -70,15 +64,6 @@ impl Store for Volatile {
             }
         }
         Ok(bytes)
-    }
-
-    unsafe fn submit(&self, _reads: &[Read]) -> usize {
-        0
-    }
-
-    fn reap(&self, cookie: u64, _complete: &dyn Complete, _timeout_ns: u64) -> Reap {
-        debug_assert_eq!(cookie, NO_COOKIE);
-        Reap::NotInFlight
     }
 }
 

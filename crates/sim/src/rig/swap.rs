@@ -11,7 +11,7 @@ use super::disk::{Disk, EIO};
 use super::ring::{Medium, Ring};
 use crate::job::PAGE;
 use crate::world;
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Complete, Read, Reap, Store, StoreError};
 use softfault_engine::swap::SwapDevice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sync::Arc;
@@ -76,10 +76,6 @@ impl Medium for SwapDisk {
 impl Store for SwapDisk {
     fn len(&self) -> Result<u64, StoreError> {
         Ok(self.bytes)
-    }
-
-    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..self.bytes))
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {

@@ -11,7 +11,7 @@ use crate::store::{Descriptor, LastStep, Mode, ReadPath, Request, Ring, Rings, S
 use crate::table;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::store::{Complete, Extent, NO_COOKIE, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Complete, NO_COOKIE, Read, Reap, Store, StoreError};
 use softfault_engine::swap::SwapDevice;
 use std::io;
 use std::path::Path;
@@ -313,10 +313,6 @@ impl SwapFile {
 impl Store for SwapFile {
     fn len(&self) -> Result<u64, StoreError> {
         Ok(self.disk.bytes)
-    }
-
-    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..self.disk.bytes))
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {

@@ -11,7 +11,7 @@
 use super::SwapFile;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Complete, Read, Reap, Store, StoreError};
 use softfault_engine::swap::SwapDevice;
 use std::sync::Arc;
 
@@ -67,10 +67,6 @@ impl Store for InheritedSwap {
     fn len(&self) -> Result<u64, StoreError> {
         let own = self.own.as_ref().map_or(Ok(0), |own| own.len());
         own.map(|own| self.first + own)
-    }
-
-    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
-        self.len().map(|bytes| Extent::Data(0..bytes))
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {

@@ -3,7 +3,7 @@
 
 use crate::files::byte_at;
 use softfault::{Advice, Engine, Mmap, MmapMut};
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Store, StoreError};
 use softfault_engine::swap::SwapDevice;
 use std::sync::Arc;
 
@@ -20,24 +20,12 @@ impl Store for Made {
         Ok((PAGES * PAGE) as u64)
     }
 
-    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..(PAGES * PAGE) as u64))
-    }
-
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         for at in 0..bytes {
             // SAFETY: the caller's promise.
             unsafe { buffer.add(at).write(byte_at(offset as usize + at)) };
         }
         Ok(bytes)
-    }
-
-    unsafe fn submit(&self, _: &[Read]) -> usize {
-        0
-    }
-
-    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
-        Reap::NotInFlight
     }
 }
 
@@ -70,23 +58,11 @@ impl Store for Shared {
         Ok(SWAP as u64)
     }
 
-    fn extent(&self, _offset: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..SWAP as u64))
-    }
-
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         let source = (self.0 + offset as usize) as *const u8;
         // SAFETY: within the device; the caller vouches for the buffer.
         unsafe { core::ptr::copy_nonoverlapping(source, buffer, bytes) };
         Ok(bytes)
-    }
-
-    unsafe fn submit(&self, _: &[Read]) -> usize {
-        0
-    }
-
-    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
-        Reap::NotInFlight
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 
 use softfault::{Compression, SwapFile};
-use softfault_engine::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine::store::{Extent, Store, StoreError};
 use softfault_engine::swap::SwapDevice;
 
 use super::{disk, swap_file};
@@ -126,15 +126,6 @@ impl Store for Failing {
         // SAFETY: within the buffer.
         unsafe { buffer.add(arrived - short).write_bytes(0xEE, short) };
         Ok(arrived - short)
-    }
-
-    /// None: each read is some thread's own.
-    unsafe fn submit(&self, _reads: &[Read]) -> usize {
-        0
-    }
-
-    fn reap(&self, _cookie: u64, _complete: &dyn Complete, _timeout_ns: u64) -> Reap {
-        Reap::NotInFlight
     }
 }
 

@@ -23,7 +23,7 @@ use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
 use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
 use softfault_engine_loom::policy::Policies;
-use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine_loom::store::{Complete, Read, Reap, Store, StoreError};
 use softfault_engine_loom::{Mmu, PAGE_SIZE};
 
 use super::Still;
@@ -232,10 +232,6 @@ impl Disk {
 impl Store for Disk {
     fn len(&self) -> Result<u64, StoreError> {
         Ok(self.pages * PAGE_SIZE as u64)
-    }
-
-    fn extent(&self, _: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..self.pages * PAGE_SIZE as u64))
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {

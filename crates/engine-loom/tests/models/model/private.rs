@@ -28,7 +28,7 @@ use softfault_engine_loom::mm::{
     AddressSpace, Advice, Attributes, Backing, Frozen, Machine, MmError, Protection,
 };
 use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
-use softfault_engine_loom::store::{Complete, Extent, Read, Reap, Store, StoreError};
+use softfault_engine_loom::store::{Store, StoreError};
 use softfault_engine_loom::swap::{Swap, SwapDevice};
 use softfault_engine_loom::{Mmu, PAGE_SIZE};
 
@@ -212,10 +212,6 @@ impl Store for Device {
         Ok((SLOTS * PAGE_SIZE) as u64)
     }
 
-    fn extent(&self, _: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..(SLOTS * PAGE_SIZE) as u64))
-    }
-
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         let read = || -> Vec<u32> {
             let slots = self.slots.lock().unwrap();
@@ -232,14 +228,6 @@ impl Store for Device {
             unsafe { buffer.byte_add(nth * PAGE_SIZE).cast::<u32>().write(number) };
         }
         Ok(bytes)
-    }
-
-    unsafe fn submit(&self, _: &[Read]) -> usize {
-        0
-    }
-
-    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
-        Reap::NotInFlight
     }
 }
 

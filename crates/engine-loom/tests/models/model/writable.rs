@@ -13,9 +13,7 @@ use softfault_engine_loom::cache::node::LEAST_BYTES;
 use softfault_engine_loom::cache::{Node, NodeOptions, PageCache};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{AddressSpace, Advice, Attributes, Backing, Machine, Protection};
-use softfault_engine_loom::store::{
-    Complete, Extent, PageWrite, Read, Reap, Store, StoreError, WriteBack,
-};
+use softfault_engine_loom::store::{PageWrite, Store, StoreError, WriteBack};
 
 use super::Still;
 use super::private::{Hardware, memory, number_at};
@@ -65,10 +63,6 @@ impl Store for File {
         Ok((PAGES * PAGE_SIZE) as u64)
     }
 
-    fn extent(&self, _: u64) -> Result<Extent, StoreError> {
-        Ok(Extent::Data(0..(PAGES * PAGE_SIZE) as u64))
-    }
-
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
         let first = offset as usize / PAGE_SIZE;
         for nth in 0..bytes / PAGE_SIZE {
@@ -77,14 +71,6 @@ impl Store for File {
             unsafe { buffer.byte_add(nth * PAGE_SIZE).cast::<u32>().write(number) };
         }
         Ok(bytes)
-    }
-
-    unsafe fn submit(&self, _: &[Read]) -> usize {
-        0
-    }
-
-    fn reap(&self, _: u64, _: &dyn Complete, _: u64) -> Reap {
-        Reap::NotInFlight
     }
 }
 
