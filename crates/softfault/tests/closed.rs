@@ -3,8 +3,10 @@
 //! The refusals are seccomp filters in a child process of its own.
 
 mod files;
+mod filter;
 
 use files::{byte_at, check, made_file};
+use filter::deny;
 use softfault::{
     Advice, Engine, Fallback, Faults, Mmap, MmapOptions, RemapOptions, UncheckedAdvice,
 };
@@ -26,38 +28,13 @@ fn scenario() -> Option<String> {
     std::env::var(SCENARIO).ok()
 }
 
-/// From here on the system call answers EPERM in this process.
-fn refuse(call: libc::c_long) {
-    // From linux/bpf_common.h and linux/seccomp.h: load the number of the call,
-    // compare, answer.
-    let statement = |code: u16, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let filter = [
-        statement(0x20, 0, 0, 0),
-        statement(0x15, 0, 1, call as u32),
-        statement(0x06, 0, 0, 0x0005_0000 | libc::EPERM as u32),
-        statement(0x06, 0, 0, 0x7fff_0000),
-    ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_ptr().cast_mut(),
-    };
-    // SAFETY: the program is valid for the calls, which copy it. It is put on
-    // all threads of the process, whose others only wait for this test.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let tsync = 1;
-        let answer = libc::syscall(libc::SYS_seccomp, 1, tsync, &program);
-        assert_eq!(answer, 0, "seccomp");
-    }
-}
-
 /// They need the call only where the device cannot be opened.
 #[test]
 fn messages_come_by_the_device_without_the_call() {
     if scenario().is_none() {
         return in_child("messages_come_by_the_device_without_the_call", "device");
     }
-    refuse(libc::SYS_userfaultfd);
+    deny(&[libc::SYS_userfaultfd], libc::EPERM);
     let engine = Engine::builder().by_kernel(false).faults(Faults::Messages);
     let mut device = std::fs::File::options();
     if device
@@ -87,7 +64,7 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
             "userfaultfd",
         );
     }
-    refuse(libc::SYS_userfaultfd);
+    deny(&[libc::SYS_userfaultfd], libc::EPERM);
     let file = made_file("closed", 1 << 20);
     // SAFETY: nobody writes to the file.
     let refused = unsafe { Mmap::map(&file) }.unwrap_err();
@@ -176,8 +153,7 @@ fn without_asynchronous_reads_all_bytes_are_right() {
             "async reads",
         );
     }
-    refuse(libc::SYS_io_uring_setup);
-    refuse(libc::SYS_io_setup);
+    deny(&[libc::SYS_io_uring_setup, libc::SYS_io_setup], libc::EPERM);
     let file = made_file("no-ring", 20 << 20);
     let engine = Engine::builder()
         .by_kernel(false)

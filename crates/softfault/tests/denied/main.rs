@@ -3,6 +3,7 @@
 
 #[path = "../child/mod.rs"]
 mod child;
+#[path = "../filter/mod.rs"]
 mod filter;
 mod work;
 

@@ -1,35 +1,10 @@
 //! Where numbers cannot be taken, or there is no table at all.
 
+use crate::filter::deny;
 use crate::scene::Scene;
 use crate::{alone, close_from};
 
 const NOBODY: u32 = 65534;
-
-/// From here on the system calls answer EPERM in all threads of this process.
-fn refuse(calls: &[libc::c_long]) {
-    // From linux/bpf_common.h and linux/seccomp.h: load the number of the call,
-    // compare, answer.
-    let statement = |code: u16, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let mut filter = vec![statement(0x20, 0, 0, 0)];
-    for &call in calls {
-        filter.push(statement(0x15, 0, 1, call as u32));
-        filter.push(statement(0x06, 0, 0, 0x0005_0000 | libc::EPERM as u32));
-    }
-    filter.push(statement(0x06, 0, 0, 0x7fff_0000));
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_ptr().cast_mut(),
-    };
-    // SAFETY: the program is valid for the calls, which copy it.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let all_threads = 1;
-        assert_eq!(
-            libc::syscall(libc::SYS_seccomp, 1, all_threads, &program),
-            0
-        );
-    }
-}
 
 fn is_root() -> bool {
     // SAFETY: only asks.
@@ -98,14 +73,14 @@ fn no_process_may_be_looked_up() {
     let calls = [libc::SYS_pidfd_open, libc::SYS_pidfd_getfd];
     for refused in [&calls[..], &calls[..1], &calls[1..]] {
         alone(|| {
-            refuse(refused);
+            deny(refused, libc::EPERM);
             let scene = Scene::new();
             close_from(3);
             scene.check(3);
         });
         alone(|| {
             let scene = Scene::new();
-            refuse(refused);
+            deny(refused, libc::EPERM);
             close_from(3);
             scene.check(3);
         });
@@ -117,7 +92,7 @@ fn without_a_table_all_works_until_something_is_closed() {
     // libc's own threads come by clone3.
     for refused in [libc::SYS_clone, libc::SYS_close_range] {
         alone(|| {
-            refuse(&[refused]);
+            deny(&[refused], libc::EPERM);
             let scene = Scene::new();
             assert!(!scene.engine.stats().guarded_descriptors);
             scene.check(1);

@@ -6,6 +6,8 @@ mod child;
 mod denied;
 #[path = "../files/mod.rs"]
 mod files;
+#[path = "../filter/mod.rs"]
+mod filter;
 mod forks;
 mod numbers;
 mod scene;
