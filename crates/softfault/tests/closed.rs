@@ -2,6 +2,7 @@
 //!
 //! The refusals are seccomp filters in a child process of its own.
 
+mod child;
 mod files;
 mod filter;
 
@@ -10,29 +11,12 @@ use filter::deny;
 use softfault::{
     Advice, Engine, Fallback, Faults, Mmap, MmapOptions, RemapOptions, UncheckedAdvice,
 };
-use std::process::Command;
-
-const SCENARIO: &str = "SOFTFAULT_TEST_CLOSED";
-
-/// Runs this test again in a process in which `scenario` is set.
-fn in_child(test: &str, scenario: &str) {
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(SCENARIO, scenario)
-        .status()
-        .unwrap();
-    assert!(status.success(), "{scenario}: {status}");
-}
-
-fn scenario() -> Option<String> {
-    std::env::var(SCENARIO).ok()
-}
 
 /// They need the call only where the device cannot be opened.
 #[test]
 fn messages_come_by_the_device_without_the_call() {
-    if scenario().is_none() {
-        return in_child("messages_come_by_the_device_without_the_call", "device");
+    if child::scenario().is_none() {
+        return child::succeeds("messages_come_by_the_device_without_the_call", "device");
     }
     deny(&[libc::SYS_userfaultfd], libc::EPERM);
     let engine = Engine::builder().by_kernel(false).faults(Faults::Messages);
@@ -58,8 +42,8 @@ fn messages_come_by_the_device_without_the_call() {
 
 #[test]
 fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
-    if scenario().is_none() {
-        return in_child(
+    if child::scenario().is_none() {
+        return child::succeeds(
             "without_userfaultfd_map_fails_naming_doctor_or_falls_back",
             "userfaultfd",
         );
@@ -147,8 +131,8 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
 
 #[test]
 fn without_asynchronous_reads_all_bytes_are_right() {
-    if scenario().is_none() {
-        return in_child(
+    if child::scenario().is_none() {
+        return child::succeeds(
             "without_asynchronous_reads_all_bytes_are_right",
             "async reads",
         );
