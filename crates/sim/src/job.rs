@@ -1,5 +1,6 @@
 //! The run to simulate.
 
+use serde::{Deserialize, Serialize};
 use softfault_engine::policy::Policies;
 use std::fmt;
 use std::str::FromStr;
@@ -80,8 +81,8 @@ impl FromStr for Workload {
     }
 }
 
-/// The verb of loops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The verb of loops, of the lab too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Verb {
     /// Regions are mapped.
     Map,

@@ -23,7 +23,7 @@ pub mod calibrate;
 pub mod job;
 pub mod outcome;
 pub mod preset;
-mod random;
+pub mod random;
 mod rig;
 mod uffd;
 pub mod vary;

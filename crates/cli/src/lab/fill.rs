@@ -12,6 +12,7 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
+pub use softfault_sim::random::{mix, uniform};
 
 /// Bytes in the unit that files are made of and checked in. The kernel's page size here; a larger one
 /// would only check more rarely.
@@ -26,20 +27,6 @@ const MAGIC: u64 = u64::from_le_bytes(*b"softflt1");
 const HEADER_WORDS: u64 = 3;
 /// Sets the sums' hashes apart from the words'.
 const SUM_KEY: u64 = 0x5355_4d53_5355_4d53;
-
-/// A well-mixed function of `x`: the finaliser of splitmix64 (Steele, Lea, Flood: "Fast splittable
-/// pseudorandom number generators").
-pub fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-/// A uniform page below `pages` from a uniform `word`.
-pub fn uniform(word: u64, pages: u64) -> u64 {
-    ((u128::from(word) * u128::from(pages)) >> 64) as u64
-}
 
 /// The contents of one made file. All fields immutable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use super::fill::{Contents, PAGE};
 use super::memory::accesses::{Accesses, Spread};
 use crate::results::on::On;
 use serde::{Deserialize, Serialize};
+use softfault_sim::Verb;
 use std::path::PathBuf;
 
 /// Order of a sparse walk's accesses. Over `pages` pages, access i goes to page ...
@@ -113,21 +114,6 @@ pub enum Work {
         /// Its state when they begin.
         start: Start,
     },
-}
-
-/// The verb of loops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Verb {
-    /// Regions are mapped.
-    Map,
-    /// They are mapped, and each page of them is touched.
-    MapAndTouch,
-    /// Regions that nobody touched are unmapped.
-    UnmapUntouched,
-    /// Regions whose pages are all there are unmapped.
-    Unmap,
-    /// Each page of mapped regions is touched.
-    Touch,
 }
 
 /// The writes of threads to a file.

@@ -4,8 +4,9 @@ use super::args::RunArgs;
 use super::workload::{Files, Workload};
 use crate::error::Error;
 use crate::lab::family::Family;
-use crate::lab::job::{Order, Pass, Start, Verb, Writing};
+use crate::lab::job::{Order, Pass, Start, Writing};
 use crate::lab::memory::accesses::Spread;
+use softfault_sim::Verb;
 
 /// How uneven zipf is, as YCSB has it.
 const THETA: f64 = 0.99;

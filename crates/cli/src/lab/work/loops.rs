@@ -17,8 +17,8 @@ use super::gang::Member;
 use super::meeting::Meeting;
 use super::memory::Toucher;
 use super::{Bench, gang};
-use crate::lab::job::Verb;
 use crate::results::row::Waited;
+use softfault_sim::Verb;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 
