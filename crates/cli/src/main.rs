@@ -9,6 +9,7 @@ mod doctor;
 #[cfg(test)]
 mod documented;
 mod error;
+mod figure;
 mod interrupt;
 mod lab;
 mod man;

@@ -4,6 +4,7 @@ use super::check::{Check, Tried, Whereabouts};
 use super::machine;
 use super::memory::Memory;
 use super::place::PAGE;
+use crate::figure::figure;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -140,6 +141,6 @@ fn zap_tables() -> io::Result<(u64, u64)> {
 }
 
 fn tables() -> io::Result<u64> {
-    machine::figure("/proc/self/status", "VmPTE")
+    figure("/proc/self/status", "VmPTE:")
         .ok_or_else(|| io::Error::other("no VmPTE in /proc/self/status"))
 }

@@ -1,9 +1,9 @@
 //! Huge pages: transparent ones for frames, and those of the pool.
 
 use super::check::{Check, Tried, Whereabouts};
-use super::machine;
 use super::memory::Memory;
 use super::place::PAGE;
+use crate::figure::figure;
 use std::fs;
 use std::io;
 
@@ -77,8 +77,9 @@ pub const POOL: Check = Check {
     name: "huge-pool",
     costs: "maps of files and private memory nothing; huge memory is made of transparent huge pages or ordinary ones",
     run: |_| {
-        let count = |key| machine::figure("/proc/meminfo", key);
-        let (Some(total), Some(free)) = (count("HugePages_Total"), count("HugePages_Free")) else {
+        let count = |key| figure("/proc/meminfo", key);
+        let (Some(total), Some(free)) = (count("HugePages_Total:"), count("HugePages_Free:"))
+        else {
             return Tried::missing(
                 "not built in",
                 "boot a kernel built with CONFIG_HUGETLBFS=y",

@@ -1,6 +1,7 @@
 //! The resources a process has used so far: of itself by getrusage, of a child that is about to be killed by
 //! /proc. Both count all threads.
 
+use crate::figure::figure;
 use std::fs;
 
 /// Totals since the process began.
@@ -84,13 +85,6 @@ fn swapped_out() -> Option<u64> {
     // SAFETY: sysconf has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     figure("/proc/vmstat", "pswpout ").map(|pages| pages * page)
-}
-
-/// The number behind `name` at a line's beginning.
-fn figure(path: &str, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 /// Fields of proc_pid_stat(5), counted from behind the command's name, which may hold anything.

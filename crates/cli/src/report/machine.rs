@@ -1,5 +1,6 @@
 //! The machine: processor, kernel, memory, disk.
 
+use crate::figure::figure;
 use crate::lab::read_ahead::Device;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -25,10 +26,7 @@ fn processor() -> Option<String> {
 }
 
 fn memory() -> Option<String> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = field(&info, "MemTotal")?;
-    let kib: u64 = kib.split_whitespace().next()?.parse().ok()?;
-    Some(crate::size::show(kib << 10))
+    figure("/proc/meminfo", "MemTotal:").map(|kib| crate::size::show(kib << 10))
 }
 
 fn kernel() -> Option<String> {
