@@ -18,8 +18,7 @@ pub const POISON: u8 = 0xDD;
 /// must not show it. Panics if two write to a slot at a time, or if a page
 /// changes while it is written.
 ///
-/// Faults that it can inject: reads and writes held back, or failing, reads that
-/// stop short, a queue that takes only so many.
+/// Faults that it can inject: reads and writes held back, or failing, a queue that takes only so many.
 pub struct TestSwap {
     gate: Gate<Slots>,
     slots: usize,
@@ -30,8 +29,6 @@ struct Slots {
     /// The next so many fail, with this errno.
     failing_reads: (usize, i32),
     failing_writes: (usize, i32),
-    /// The next so many reads of more than a page stop after half of it.
-    short_reads: usize,
     counts: SwapCounts,
 }
 
@@ -73,7 +70,6 @@ impl TestSwap {
             slots: (0..slots).map(|_| Slot::default()).collect(),
             failing_reads: (0, 0),
             failing_writes: (0, 0),
-            short_reads: 0,
             counts: SwapCounts::default(),
         };
         let gate = Gate::new(state, queue);
@@ -110,11 +106,6 @@ impl TestSwap {
     pub fn fail_writes(&self, writes: usize, errno: i32) {
         self.gate
             .change(|state| state.failing_writes = (writes, errno));
-    }
-
-    /// The next so many reads stop short.
-    pub fn cut_reads(&self, reads: usize) {
-        self.gate.change(|state| state.short_reads = reads);
     }
 
     /// The requests so far.
@@ -155,27 +146,23 @@ impl Slots {
     ) -> Result<usize, StoreError> {
         self.counts.reads += 1;
         let failure = Self::failure(&mut self.failing_reads);
-        let mut arrived = if failure.is_ok() { bytes } else { 0 };
-        if self.short_reads > 0 && failure.is_ok() {
-            self.short_reads -= 1;
-            arrived = bytes / 2;
-        }
         for (nth, slot) in pages_of(offset, bytes).enumerate() {
             let slot = &self.slots[slot];
             let page = slot.page.as_ref().filter(|_| !slot.is_written);
             self.counts.poisoned += usize::from(page.is_none());
-            let at = nth * PAGE_SIZE;
-            let good = arrived.saturating_sub(at).min(PAGE_SIZE);
+            // A caller that shows the pages of a failed read is found out.
+            let page = page.filter(|_| failure.is_ok());
             let page = page.map_or(&[POISON; PAGE_SIZE], |page| page);
             // SAFETY: within the buffer, which the caller lends.
             unsafe {
-                let target = buffer.add(at);
-                core::ptr::copy_nonoverlapping(page.as_ptr(), target, good);
-                // A caller that shows the rest is found out.
-                target.add(good).write_bytes(POISON, PAGE_SIZE - good);
+                core::ptr::copy_nonoverlapping(
+                    page.as_ptr(),
+                    buffer.add(nth * PAGE_SIZE),
+                    PAGE_SIZE,
+                );
             }
         }
-        failure.map(|()| arrived)
+        failure.map(|()| bytes)
     }
 }
 

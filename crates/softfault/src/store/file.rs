@@ -73,11 +73,6 @@ impl FileStore {
         Ok(store)
     }
 
-    /// As [`open`](Self::open), but through the page cache, where the pages read stay.
-    pub fn open_cached(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>) -> io::Result<Self> {
-        Self::open_alone(fd, rings, Reads::Cached)
-    }
-
     fn open_alone(fd: BorrowedFd<'_>, rings: Option<Arc<Rings>>, reads: Reads) -> io::Result<Self> {
         let store = Self::open_by(fd, None, &Arc::new(ReadPolicy::alone(reads)))?;
         store.read_by(rings.as_ref());
@@ -474,7 +469,7 @@ mod tests {
         file.write_all(&pages.collect::<Vec<u8>>())
             .expect("written");
         file.sync_all().expect("on the device");
-        let store = FileStore::open_cached(file.as_fd(), None).expect("opened");
+        let store = FileStore::open_alone(file.as_fd(), None, Reads::Cached).expect("opened");
         let mut frame = Box::new(Frame([0; PAGE_SIZE]));
         let buffer = frame.0.as_mut_ptr();
         let offset = |page: u64| page * PAGE_SIZE as u64;
