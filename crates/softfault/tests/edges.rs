@@ -7,10 +7,12 @@
 //! ```
 
 mod child;
+mod files;
 
 use child::{scenario, succeeds};
 use core::cell::RefCell;
 use core::ops::Bound;
+use files::scratch;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use softfault::soft::{SoftMap, SoftMapMut};
@@ -18,8 +20,6 @@ use softfault::{
     Advice, Engine, FaultError, HugeBacking, HugeMap, HugeMapOptions, HugeMemory, Mmap, MmapMut,
     MmapOptions, RemapOptions, Swap, UncheckedAdvice,
 };
-use std::fs::File;
-use std::io::Write;
 
 const PAGE: usize = 4096;
 /// Ends in the middle of a page.
@@ -33,24 +33,6 @@ fn byte(at: usize) -> u8 {
 
 fn bytes() -> Vec<u8> {
     (0..LEN).map(byte).collect()
-}
-
-fn scratch() -> File {
-    let (path, mut file) = (1..)
-        .find_map(|number| {
-            let name = format!("softfault-edges-{}-{number}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let file = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path);
-            Some((path, file.ok()?))
-        })
-        .unwrap();
-    file.write_all(&bytes()).unwrap();
-    std::fs::remove_file(path).unwrap();
-    file
 }
 
 /// Where things go wrong.
@@ -208,7 +190,7 @@ fn ranges_are_within_or_refused() {
     if scenario().is_none() {
         return succeeds(TEST, "all");
     }
-    let file = scratch();
+    let file = scratch(&bytes());
     let engine = engine();
     let soft = Engine::builder()
         .by_kernel(false)
@@ -240,7 +222,7 @@ fn options_are_as_memmap2s() {
     if scenario().is_none() {
         return succeeds(TEST, "all");
     }
-    let file = scratch();
+    let file = scratch(&bytes());
     let engine = engine();
     let draw = (prop_oneof![place(), 0..LEN], prop::option::of(place()));
     let run = runner(300).run(&draw, |(offset, len)| {
@@ -288,7 +270,7 @@ fn sizes_are_had_or_refused() {
     if scenario().is_none() {
         return succeeds(TEST, "all");
     }
-    let file = scratch();
+    let file = scratch(&bytes());
     let engine = engine();
     let soft = Engine::builder()
         .by_kernel(false)

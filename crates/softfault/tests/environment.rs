@@ -1,12 +1,12 @@
 //! The environment: its effect, the values it may have, and that a program is told of a value that cannot be used.
 
 mod child;
+mod files;
 
 use child::{command, forked, scenario};
 use softfault::{Coherence, Engine, Mmap, MmapMut};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Output;
 
@@ -42,7 +42,7 @@ fn said(output: &Output) -> Vec<String> {
 
 /// Prints why the default engine cannot be had, twice, and that other engines can.
 fn map_twice() {
-    let file = scratch();
+    let file = file();
     for _ in 0..2 {
         // SAFETY: nobody writes to it.
         match unsafe { Mmap::map(&file) } {
@@ -64,19 +64,9 @@ fn map_twice() {
     assert_eq!(unsafe { engine.map(&file) }.unwrap()[0], 1);
 }
 
-fn scratch() -> File {
-    let (path, mut file) = (1..)
-        .find_map(|number| {
-            let name = format!("softfault-environment-{}-{number}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            Some((path.clone(), File::create_new(path).ok()?))
-        })
-        .unwrap();
+fn file() -> File {
     let bytes: Vec<u8> = (0..FILE).map(|at| (at / PAGE) as u8 + 1).collect();
-    file.write_all(&bytes).unwrap();
-    let file = File::options().read(true).write(true).open(&path).unwrap();
-    std::fs::remove_file(path).unwrap();
-    file
+    files::scratch(&bytes)
 }
 
 /// A variable that cannot be used: one line on the standard error, and the same words each time as the error.
@@ -283,7 +273,7 @@ fn served(scenario: &str) {
     if scenario == "nothing" {
         return;
     }
-    let file = scratch();
+    let file = file();
     let build = || Engine::builder().by_kernel(false).memory(16 << 20);
     let touch = |engine: &Engine| {
         // SAFETY: nobody writes to it.

@@ -2,6 +2,7 @@
 //! place of their windows.
 
 mod child;
+mod write_scene;
 
 use child::forked;
 use softfault::{Engine, Faults, Mmap, MmapOptions, OnTruncate, Reads};
@@ -9,12 +10,10 @@ use softfault_oracle::Finally;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-const PAGE: usize = 4096;
+use write_scene::{PAGE, Scratch};
 
 /// Counts are the whole process's: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -22,48 +21,35 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that goes with this.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Of so many pages, of which each has its number at its front and its end.
-    fn new(name: &str, pages: usize) -> Self {
-        let path = std::env::temp_dir().join(format!("softfault-{name}-{}", std::process::id()));
-        let mut bytes = vec![0; pages * PAGE];
-        for (at, page) in bytes.chunks_exact_mut(PAGE).enumerate() {
-            page[..8].copy_from_slice(&number(at));
-            page[PAGE - 8..].copy_from_slice(&number(at));
-        }
-        std::fs::write(&path, bytes).unwrap();
-        Self(path)
+/// A file of so many pages, of which each has its number at its front and its end.
+fn numbered(name: &str, pages: usize) -> Scratch {
+    let mut bytes = vec![0; pages * PAGE];
+    for (at, page) in bytes.chunks_exact_mut(PAGE).enumerate() {
+        page[..8].copy_from_slice(&number(at));
+        page[PAGE - 8..].copy_from_slice(&number(at));
     }
-
-    fn open(&self) -> File {
-        File::open(&self.0).unwrap()
-    }
-
-    /// The file, written to the disk and in the page cache.
-    fn warm(&self) -> File {
-        let mut file = self.open();
-        file.sync_all().unwrap();
-        std::io::copy(&mut file.by_ref(), &mut std::io::sink()).unwrap();
-        file
-    }
-
-    /// The file, written to the disk, and nowhere else but on tmpfs.
-    fn cold(&self) -> File {
-        let file = self.open();
-        file.sync_all().unwrap();
-        // SAFETY: advice.
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        file
-    }
+    Scratch::of(name, &bytes)
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn open(scratch: &Scratch) -> File {
+    File::open(&scratch.0).unwrap()
+}
+
+/// The file, written to the disk and in the page cache.
+fn warm(scratch: &Scratch) -> File {
+    let mut file = open(scratch);
+    file.sync_all().unwrap();
+    std::io::copy(&mut file.by_ref(), &mut std::io::sink()).unwrap();
+    file
+}
+
+/// The file, written to the disk, and nowhere else but on tmpfs.
+fn cold(scratch: &Scratch) -> File {
+    let file = open(scratch);
+    file.sync_all().unwrap();
+    // SAFETY: advice.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    file
 }
 
 fn number(page: usize) -> [u8; 8] {
@@ -101,8 +87,8 @@ fn is_asked() -> bool {
 #[test]
 fn cached_files_are_the_kernels() {
     let _alone = alone();
-    let scratch = Scratch::new("warm", 1024);
-    let file = scratch.warm();
+    let scratch = numbered("warm", 1024);
+    let file = warm(&scratch);
     for reads in [Reads::Direct, Reads::Cached, Reads::Auto] {
         let engine = engine(reads);
         let before = engine.stats();
@@ -133,8 +119,8 @@ fn cached_files_are_the_kernels() {
 #[test]
 fn pages_that_it_lacks_are_the_engines() {
     let _alone = alone();
-    let scratch = Scratch::new("cold", 1024);
-    let file = scratch.cold();
+    let scratch = numbered("cold", 1024);
+    let file = cold(&scratch);
     let engine = engine(Reads::Auto);
     let before = engine.stats().kernel;
     let map = map(&engine, &file);
@@ -153,8 +139,8 @@ fn pages_that_it_lacks_are_the_engines() {
 fn scattered_reads_bring_the_file_in_as_a_whole() {
     let _alone = alone();
     const PAGES: usize = 16 << 10;
-    let scratch = Scratch::new("scattered", PAGES);
-    let file = scratch.cold();
+    let scratch = numbered("scattered", PAGES);
+    let file = cold(&scratch);
     let engine = engine(Reads::Auto);
     let before = engine.stats().kernel.shown;
     let map = map(&engine, &file);
@@ -205,8 +191,8 @@ fn random_is_random() {
     let _alone = alone();
     const PAGES: usize = 16 << 10;
     const TOUCHED: usize = 200;
-    let scratch = Scratch::new("advised", PAGES);
-    let file = scratch.cold();
+    let scratch = numbered("advised", PAGES);
+    let file = cold(&scratch);
     let engine = engine(Reads::Auto);
     let map = map(&engine, &file);
     if engine.stats().kernel.shown > 0 || !is_asked() || cached(&file, PAGES) > 0 {
@@ -233,8 +219,8 @@ fn it_changes_under_readers() {
     let rounds = rounds.map_or(300, |rounds| rounds.parse::<usize>().unwrap());
     // Larger than the budget: pages that the engine brings in are evicted, too.
     const PAGES: usize = 6000;
-    let scratch = Scratch::new("changes", PAGES);
-    let file = scratch.warm();
+    let scratch = numbered("changes", PAGES);
+    let file = warm(&scratch);
     let engine = engine(Reads::Auto);
     let map = map(&engine, &file);
     let (stop, checked) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -309,8 +295,8 @@ fn it_changes_under_readers() {
 #[test]
 fn locked_memory_shows_no_zeros_while_it_changes() {
     let _alone = alone();
-    let scratch = Scratch::new("locked", 1024);
-    let file = scratch.warm();
+    let scratch = numbered("locked", 1024);
+    let file = warm(&scratch);
     let engine = engine(Reads::Auto);
     let map = map(&engine, &file);
     // SAFETY: locks memory.
@@ -335,8 +321,8 @@ fn locked_memory_shows_no_zeros_while_it_changes() {
 #[test]
 fn a_child_of_fork_reads_on_under_either_server() {
     let _alone = alone();
-    let scratch = Scratch::new("forked", 1024);
-    let file = scratch.warm();
+    let scratch = numbered("forked", 1024);
+    let file = warm(&scratch);
     let engine = engine(Reads::Auto);
     let map = map(&engine, &file);
     for kernel in [true, false, true] {
@@ -355,9 +341,9 @@ fn a_child_of_fork_reads_on_under_either_server() {
 #[test]
 fn a_child_of_fork_calls_on_plain_maps() {
     let _alone = alone();
-    let scratch = Scratch::new("forked-small", 16);
+    let scratch = numbered("forked-small", 16);
     let engine = Engine::builder().memory(16 << 20).build().unwrap();
-    let file = scratch.open();
+    let file = open(&scratch);
     let small = map(&engine, &file);
     assert!(!small.is_managed());
     let status = forked(move || {
@@ -388,8 +374,8 @@ fn a_child_of_fork_calls_on_plain_maps() {
 #[test]
 fn a_held_window_stays_with_its_server() {
     let _alone = alone();
-    let scratch = Scratch::new("kept", 1024);
-    let file = scratch.warm();
+    let scratch = numbered("kept", 1024);
+    let file = warm(&scratch);
     let engine = engine(Reads::Auto);
     let map = map(&engine, &file);
     map.change_server(false).unwrap();
@@ -422,8 +408,8 @@ fn a_held_window_stays_with_its_server() {
 #[test]
 fn behind_the_end_of_the_file_is_an_error_under_either_server() {
     let _alone = alone();
-    let scratch = Scratch::new("end", 1024);
-    let file = scratch.warm();
+    let scratch = numbered("end", 1024);
+    let file = warm(&scratch);
     let engine = engine(Reads::Auto);
     for kernel in [true, false] {
         let map = map(&engine, &file);
@@ -438,7 +424,7 @@ fn behind_the_end_of_the_file_is_an_error_under_either_server() {
                 .is_err()
         );
         drop(map);
-        let again = Scratch::new("end", 1024);
+        let again = numbered("end", 1024);
         core::mem::forget(again);
     }
 }
@@ -446,25 +432,25 @@ fn behind_the_end_of_the_file_is_an_error_under_either_server() {
 #[test]
 fn small_files_are_the_kernels_up_to_an_eighth_of_the_budget() {
     let _alone = alone();
-    let small = Scratch::new("small", 256);
-    let large = Scratch::new("not-small", 257);
+    let small = numbered("small", 256);
+    let large = numbered("not-small", 257);
     let engine = Engine::builder()
         .memory(16 << 20)
         .reads(Reads::Auto)
         .build()
         .unwrap();
     let before = engine.stats().kernel;
-    let (first, second) = (map(&engine, &small.open()), map(&engine, &small.open()));
+    let (first, second) = (map(&engine, &open(&small)), map(&engine, &open(&small)));
     assert!(!first.is_managed() && !second.is_managed());
-    let third = map(&engine, &small.open());
+    let third = map(&engine, &open(&small));
     assert!(third.is_managed(), "two MiB are an eighth of the budget");
-    assert!(map(&engine, &large.open()).is_managed());
+    assert!(map(&engine, &open(&large)).is_managed());
     // A part of a large file is not small.
     // SAFETY: nobody writes to it.
     let part = unsafe {
         MmapOptions::new()
             .len(PAGE)
-            .map_with(&engine, &large.open())
+            .map_with(&engine, &open(&large))
     };
     assert!(part.unwrap().is_managed());
     for map in [&first, &second, &third] {
@@ -478,13 +464,13 @@ fn small_files_are_the_kernels_up_to_an_eighth_of_the_budget() {
     assert_eq!(after.small_map_bytes, 2 << 20);
     drop((first, second));
     assert_eq!(engine.stats().small_map_bytes, 0);
-    assert!(!map(&engine, &small.open()).is_managed());
+    assert!(!map(&engine, &open(&small)).is_managed());
 }
 
 #[test]
 fn small_files_are_the_engines_where_that_was_asked() {
     let _alone = alone();
-    let small = Scratch::new("asked", 16);
+    let small = numbered("asked", 16);
     let none = Engine::builder()
         .small_maps(0)
         .memory(16 << 20)
@@ -506,7 +492,7 @@ fn small_files_are_the_engines_where_that_was_asked() {
         .build()
         .unwrap();
     for engine in [none, never, direct, zeros] {
-        let map = map(&engine, &small.open());
+        let map = map(&engine, &open(&small));
         assert!(map.is_managed(), "{engine:?}");
         (0..16).for_each(|page| check(&map, page));
         assert_eq!(engine.stats().small_map_bytes, 0);

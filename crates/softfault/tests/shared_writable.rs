@@ -2,6 +2,7 @@
 
 mod child;
 mod small_disk;
+mod write_scene;
 
 use child::{command, forked, scenario};
 use softfault::{
@@ -9,11 +10,10 @@ use softfault::{
 };
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use write_scene::{PAGE, Scratch, byte, read};
 
-const PAGE: usize = 4096;
 const PAGES: usize = 512;
 
 /// Counts are the whole process's: one test at a time.
@@ -22,29 +22,9 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that goes with this: of bytes that are 1.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("softfault-{name}-{}", std::process::id()));
-        std::fs::write(&path, vec![1; PAGES * PAGE]).unwrap();
-        Self(path)
-    }
-
-    fn open(&self) -> File {
-        File::options()
-            .read(true)
-            .write(true)
-            .open(&self.0)
-            .unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// A file of bytes that are 1.
+fn ones(name: &str) -> Scratch {
+    Scratch::of(name, &vec![1; PAGES * PAGE])
 }
 
 fn engine() -> Engine {
@@ -52,26 +32,15 @@ fn engine() -> Engine {
     builder.build().unwrap()
 }
 
-fn read(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: written bytes are looked for.
-    unsafe { engine.map(file) }.unwrap()
-}
-
 fn write(engine: &Engine, file: &File) -> MmapMut {
-    // SAFETY: as above.
+    // SAFETY: written bytes are looked for.
     unsafe { engine.map_mut(file) }.unwrap()
-}
-
-/// The byte as the map has it now.
-fn byte(map: &[u8], at: usize) -> u8 {
-    // SAFETY: a byte of the map.
-    unsafe { map.as_ptr().add(at).read_volatile() }
 }
 
 #[test]
 fn writes_are_seen_by_all_at_once() {
     let _alone = alone();
-    let scratch = Scratch::new("seen");
+    let scratch = ones("seen");
     let file = scratch.open();
     let engine = engine();
     let before = read(&engine, &file);
@@ -110,7 +79,7 @@ fn writes_are_seen_by_all_at_once() {
 #[test]
 fn the_kernel_keeps_written_maps() {
     let _alone = alone();
-    let scratch = Scratch::new("keeps");
+    let scratch = ones("keeps");
     let file = scratch.open();
     let engine = engine();
     let map = read(&engine, &file);
@@ -128,7 +97,7 @@ fn the_kernel_keeps_written_maps() {
 #[test]
 fn a_held_window_is_the_kernels_when_it_is_let_go() {
     let _alone = alone();
-    let scratch = Scratch::new("held");
+    let scratch = ones("held");
     let (engine, file) = (engine(), scratch.open());
     let map = read(&engine, &file);
     // It may be the kernel's from the beginning.
@@ -151,7 +120,7 @@ fn a_held_window_is_the_kernels_when_it_is_let_go() {
 #[test]
 fn a_file_that_was_read_before_is_written_to() {
     let _alone = alone();
-    let scratch = Scratch::new("read-before");
+    let scratch = ones("read-before");
     let builder = Engine::builder().memory(16 << 20).small_maps(0);
     let builder = builder.by_kernel(false).coherence(Coherence::Engine);
     let engine = builder.build().unwrap();
@@ -182,7 +151,7 @@ fn a_file_that_was_read_before_is_written_to() {
 #[test]
 fn a_map_to_read_does_not_become_writable() {
     let _alone = alone();
-    let scratch = Scratch::new("to-read");
+    let scratch = ones("to-read");
     let (engine, file) = (engine(), scratch.open());
     let written = write(&engine, &file);
     let refused = read(&engine, &file).make_mut().unwrap_err();
@@ -197,7 +166,7 @@ fn a_map_to_read_does_not_become_writable() {
 #[test]
 fn engines_whose_windows_stay_theirs_see_it_in_new_maps() {
     let _alone = alone();
-    let scratch = Scratch::new("stay");
+    let scratch = ones("stay");
     let file = scratch.open();
     let builders = [
         Engine::builder().by_kernel(false),
@@ -216,7 +185,7 @@ fn engines_whose_windows_stay_theirs_see_it_in_new_maps() {
 #[test]
 fn a_child_of_fork_writes_to_the_same_file() {
     let _alone = alone();
-    let scratch = Scratch::new("child");
+    let scratch = ones("child");
     let file = scratch.open();
     let engine = engine();
     let seen = read(&engine, &file);
@@ -255,7 +224,7 @@ fn nothing_is_lost_at_the_end_of_a_process() {
     }
     let _alone = alone();
     for how in ["exit", "leak", "_exit", "abort", "kill", "term"] {
-        let scratch = Scratch::new(how);
+        let scratch = ones(how);
         let mut command = command(TEST, &format!("{how} {}", scratch.0.display()));
         command.output().unwrap();
         let mut read = [0];
@@ -315,7 +284,7 @@ fn maps_of_the_kernel_are_counted() {
 #[test]
 fn raw_maps_are_pointers_to_the_same() {
     let _alone = alone();
-    let scratch = Scratch::new("raw");
+    let scratch = ones("raw");
     let file = scratch.open();
     let raw = MmapRaw::map_raw(&file).unwrap();
     let seen = MmapOptions::new()
@@ -344,7 +313,7 @@ fn raw_maps_are_pointers_to_the_same() {
 #[test]
 fn behind_the_end_is_an_error() {
     let _alone = alone();
-    let scratch = Scratch::new("behind");
+    let scratch = ones("behind");
     let file = scratch.open();
     let engine = engine();
     let mut options = MmapOptions::new();
@@ -398,7 +367,7 @@ fn a_full_disk_is_an_error() {
 #[test]
 fn drawn_operations_beside_a_model() {
     let _alone = alone();
-    let scratch = Scratch::new("drawn");
+    let scratch = ones("drawn");
     let file = scratch.open();
     let engines = [
         engine(),

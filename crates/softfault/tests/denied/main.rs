@@ -3,6 +3,8 @@
 
 #[path = "../child/mod.rs"]
 mod child;
+#[path = "../files/mod.rs"]
+mod files;
 #[path = "../filter/mod.rs"]
 mod filter;
 mod work;
@@ -14,23 +16,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use work::Since;
-
-fn scratch() -> File {
-    let (path, file) = (1..)
-        .find_map(|number| {
-            let name = format!("softfault-denied-{}-{number}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let file = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path);
-            Some((path, file.ok()?))
-        })
-        .unwrap();
-    std::fs::remove_file(path).unwrap();
-    file
-}
 
 /// The outcome for a program that is denied a call from the start.
 #[derive(Debug, Clone, Copy)]

@@ -1,14 +1,13 @@
 //! A program's use of the library, step by step: each step's result is printed.
 
+use super::files::scratch;
 use super::filter::deny;
-use super::scratch;
 use libc::c_long;
 use softfault::{Advice, Engine, HugeBacking, HugeMemory, Mmap, MmapOptions, RemapOptions, Swap};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 
 const PAGE: usize = 4096;
 /// A budget as small as can be, and files and memory beyond it.
@@ -52,8 +51,7 @@ pub fn file() -> File {
         bytes[..8].copy_from_slice(&word(page).to_ne_bytes());
         bytes[PAGE - 8..].copy_from_slice(&word(page).to_ne_bytes());
     }
-    let file = scratch();
-    file.write_all_at(&bytes, 0).unwrap();
+    let file = scratch(&bytes);
     file.sync_data().unwrap();
     file
 }

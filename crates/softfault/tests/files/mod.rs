@@ -1,9 +1,10 @@
-//! Files whose bytes are known from their offsets.
+//! Files whose bytes are known from their offsets, and files without a name.
 
 #![allow(dead_code)]
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -49,6 +50,22 @@ pub fn made_file(name: &str, bytes: usize) -> File {
     drop(out);
     file.sync_all().unwrap();
     std::fs::remove_file(&path).unwrap();
+    file
+}
+
+/// A file without a name with these bytes, in the folder for temporary files, whose disk or memory it is on.
+pub fn scratch(bytes: &[u8]) -> File {
+    let (path, file) = (1..)
+        .find_map(|number| {
+            let name = format!("softfault-scratch-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let mut options = File::options();
+            let file = options.read(true).write(true).create_new(true).open(&path);
+            Some((path, file.ok()?))
+        })
+        .unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    std::fs::remove_file(path).unwrap();
     file
 }
 

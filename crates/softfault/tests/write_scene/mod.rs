@@ -9,15 +9,20 @@ use std::path::PathBuf;
 
 pub const PAGE: usize = 4096;
 
-/// A file that goes with this: each word of it says where it is.
+/// A file that goes with this.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
+    /// Each word of it says where it is.
     pub fn new(name: &str, bytes: usize) -> Self {
-        let path = std::env::temp_dir().join(format!("softfault-w-{name}-{}", std::process::id()));
         let words = (0..bytes.div_ceil(8)).flat_map(|word| word_of(word).to_le_bytes());
         let mut content: Vec<u8> = words.collect();
         content.truncate(bytes);
+        Self::of(name, &content)
+    }
+
+    pub fn of(name: &str, content: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("softfault-w-{name}-{}", std::process::id()));
         std::fs::write(&path, content).unwrap();
         Self(path)
     }
