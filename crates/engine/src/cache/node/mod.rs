@@ -1,5 +1,5 @@
-//! A node: the frames, folios, lists and ghosts under one budget, as Linux's
-//! `pglist_data` is the memory that one allocator and one reclaim serve.
+//! A node: the frames, folios, lists and ghosts under one budget, as a memory cgroup of
+//! Linux has a limit and lists of its own. It has nothing to do with NUMA.
 
 use super::DirtyPages;
 use super::arena::Arenas;
