@@ -43,7 +43,7 @@ pub use huge::{HugeModel, HugeOp, HugeRefusal, HugeSetting, HugeWorld, PoolShoul
 pub use huge::{any_huge_op, draw_huge, play_huge, play_huge_together};
 pub use model::{Model, Shown};
 pub use numbered::Numbered;
-pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op};
+pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op, any_policies};
 pub use play::{Touched, World, play};
 pub use rig::{Rig, Still, TestFrames, Ticks, run_on};
 pub use runs::{cases, long_run};

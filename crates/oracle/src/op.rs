@@ -11,6 +11,7 @@
 use core::ops::Range;
 use proptest::prelude::*;
 use softfault_engine::mm::Protection;
+use softfault_engine::policy::Policies;
 
 /// How a map is going to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -231,4 +232,16 @@ pub fn any_op() -> impl Strategy<Value = Op> {
         2 => any::<u32>().prop_map(|len| Op::Truncate { len }),
         2 => Just(Op::Evict),
     ]
+}
+
+/// Policies of faults on files: each value of `retry`, `pin` and `miss` is in one of them.
+pub fn any_policies() -> impl Strategy<Value = Policies> {
+    let all = [
+        "retry=mmap-lock+pin=no+miss=baseline",
+        "retry=held+miss=p1",
+        "pin=no+miss=p2",
+        "retry=mmap-lock+miss=both",
+        "retry=held+pin=no",
+    ];
+    prop::sample::select(all.map(|text| text.parse().expect("policies")).to_vec())
 }

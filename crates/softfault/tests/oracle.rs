@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use softfault::policy::Policies;
 use softfault::{Advice, AsyncReads, Engine, FaultError, Mmap, MmapOptions, Pinned};
 use softfault_oracle::{MapAdvice, Model, Op, Setting, Touched, World, any_op, byte_at};
-use softfault_oracle::{cases, play};
+use softfault_oracle::{any_policies, cases, play};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
@@ -291,18 +291,6 @@ proptest! {
     ) {
         run(setting, reads, Policies::default(), ops);
     }
-}
-
-/// Each value of each policy is in one of them.
-fn any_policies() -> impl Strategy<Value = Policies> {
-    let all = [
-        "retry=mmap-lock+pin=no+miss=baseline",
-        "retry=held+miss=p1",
-        "pin=no+miss=p2",
-        "retry=mmap-lock+miss=both",
-        "retry=held+pin=no",
-    ];
-    prop::sample::select(all.map(|text| text.parse().expect("policies")).to_vec())
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection
 use softfault_engine::policy::Policies;
 use softfault_engine::{PAGE_SHIFT, PAGE_SIZE, Store};
 use softfault_oracle::{MapAdvice, Model, Op, Rig, Setting, TestStore, Touched, World};
-use softfault_oracle::{any_op, cases, play};
+use softfault_oracle::{any_op, any_policies, cases, play};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -270,18 +270,6 @@ proptest! {
         let ops: Vec<_> = std::iter::once(whole).chain(ops).collect();
         run(setting, queue, Policies::default(), &ops);
     }
-}
-
-/// Each value of each policy is in one of them.
-fn any_policies() -> impl Strategy<Value = Policies> {
-    let all = [
-        "retry=mmap-lock+pin=no+miss=baseline",
-        "retry=held+miss=p1",
-        "pin=no+miss=p2",
-        "retry=mmap-lock+miss=both",
-        "retry=held+pin=no",
-    ];
-    prop::sample::select(all.map(|text| text.parse().expect("policies")).to_vec())
 }
 
 proptest! {

@@ -211,7 +211,7 @@ impl World {
 
 const KEPT: &str = "tests/proptest-regressions/writable_oracle.txt";
 
-/// Each value of each policy is in one of them.
+/// Each value of `lock`, `retry`, `pin` and `miss` is in one of them.
 fn any_policies() -> impl Strategy<Value = Policies> {
     let all = [
         "lock=refcount",
