@@ -1,6 +1,7 @@
 //! Budgets of any size: an engine, or an error that names the size.
 
 mod files;
+mod proc;
 
 use files::{check, made_file};
 use softfault::{Engine, HugeMemory, LEAST_MEMORY, Swap};
@@ -27,13 +28,7 @@ const SIZES: [usize; 16] = [
 
 /// The machine's memory, read independently of the library.
 fn machine() -> usize {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
-    let figure = |name| {
-        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
-        let number = line.split_whitespace().nth(1).unwrap();
-        number.parse::<usize>().unwrap() << 10
-    };
-    figure("MemTotal:") + figure("SwapTotal:")
+    proc::machine("MemTotal") + proc::machine("SwapTotal")
 }
 
 /// Checks the result of asking for `bytes`; true if there is an engine.

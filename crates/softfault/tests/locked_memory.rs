@@ -2,14 +2,17 @@
 
 mod child;
 mod files;
+mod nobody;
+mod proc;
 
 use files::{byte_at, made_file};
+use nobody::{become_nobody, is_root};
+use proc::status;
 use softfault::{Engine, LEAST_MEMORY, Mmap, Swap};
 use std::fs::File;
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
-const NOBODY: u32 = 65534;
 /// Lock pages as they are touched, and not before (`mlockall(2)`).
 const MCL_ONFAULT: i32 = 4;
 
@@ -45,19 +48,6 @@ fn limit(resource: Resource, bytes: usize) {
         limit.rlim_cur = limit.rlim_max.min(bytes as u64);
         assert_eq!(libc::setrlimit(resource, &limit), 0);
     }
-}
-
-fn is_root() -> bool {
-    // SAFETY: only asks.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// A number of KiB in `/proc/self/status`, in bytes.
-fn status(name: &str) -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-    let number = line.split_whitespace().nth(1).unwrap();
-    number.parse::<usize>().unwrap() << 10
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {
@@ -116,10 +106,7 @@ fn cold_pages_are_read_where_new_mappings_are_locked() {
         // A window is larger than all that may be locked.
         "ordinary" => {
             limit(libc::RLIMIT_MEMLOCK, 7 << 20);
-            if is_root() {
-                // SAFETY: changes the user of this process.
-                assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
-            }
+            become_nobody();
             assert!(mlockall(libc::MCL_FUTURE));
         }
         // Windows that there were before, and are used again.
@@ -139,10 +126,7 @@ fn a_process_that_may_lock_nothing_more_is_told_so() {
     };
     let engine = engine();
     let file = made_file("none", 16 << 20);
-    if is_root() {
-        // SAFETY: changes the user of this process.
-        assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
-    }
+    become_nobody();
     // Enough for a heap to go on, and then nothing.
     let mut kept = Vec::with_capacity(1 << 10);
     limit(libc::RLIMIT_MEMLOCK, 16 * PAGE);
@@ -235,7 +219,7 @@ fn an_engine_reserves_nothing_that_could_be_filled() {
     };
     const MOST: usize = 64 << 20;
     let builder = Engine::builder().by_kernel(false).memory(16 << 20);
-    let space = status("VmSize:");
+    let space = status("VmSize");
     let file = made_file("little", 48 << 20);
     // Whoever is to be locked from now on is locked when it is made.
     let (engine, soft) = match scenario.as_str() {
@@ -243,16 +227,16 @@ fn an_engine_reserves_nothing_that_could_be_filled() {
         _ => (None, Some(builder.build_soft().unwrap())),
     };
     if engine.is_some() {
-        let now = status("VmSize:");
+        let now = status("VmSize");
         assert!(now < space + MOST, "{space} bytes of address space, {now}");
     }
-    let resident = status("VmRSS:");
+    let resident = status("VmRSS");
     if !mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) {
         println!("this user may not lock as much: not tried");
         return;
     }
     let check = |what: &str| {
-        let now = status("VmRSS:");
+        let now = status("VmRSS");
         assert!(
             now < resident + MOST,
             "{what}: {resident} bytes resident, {now}"

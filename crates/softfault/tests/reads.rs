@@ -3,9 +3,11 @@
 
 mod child;
 mod files;
+mod proc;
 
 use child::{command, scenario};
 use files::{byte_at, check, made_file, path};
+use proc::machine;
 use softfault::{Advice, AsyncReads, Engine, Mmap, Reads};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -157,19 +159,7 @@ fn said(mut command: Command) -> Scanned {
 
 /// Free memory is there for `bytes`.
 fn has_room(bytes: usize) -> bool {
-    let text = fs::read_to_string("/proc/meminfo").expect("read");
-    let field = |name: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name))
-            .expect(name);
-        line.split_whitespace()
-            .next()
-            .and_then(|kib| kib.parse::<usize>().ok())
-            .expect(name)
-            << 10
-    };
-    field("MemFree:") > field("MemTotal:") / 16 + bytes || field("MemAvailable:") / 16 > bytes
+    machine("MemFree") > machine("MemTotal") / 16 + bytes || machine("MemAvailable") / 16 > bytes
 }
 
 /// Pages of the page cache are the kernel's to take at any time, and any program's to drop that may; a virtual machine

@@ -2,6 +2,7 @@
 
 mod child;
 mod files;
+mod proc;
 
 use child::{dies_of, forked, scenario, succeeds};
 use files::{byte_at, made_file};
@@ -38,14 +39,10 @@ fn map(engine: &Engine, file: &File) -> Mmap {
 /// True if the kernel can move huge pages, and this process has more than a few: the kernel gives what it has at the
 /// moment. To be asked once they are used.
 fn has_huge_pages() -> bool {
-    let rollup = read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
-    let huge = rollup
-        .lines()
-        .find_map(|line| line.strip_prefix("AnonHugePages:"));
-    let huge = huge.and_then(|kb| kb.trim().trim_end_matches(" kB").parse::<usize>().ok());
-    let has = huge.unwrap_or(0) << 10 >= 4 * ROW && moves();
+    let huge = proc::bytes("/proc/self/smaps_rollup", "AnonHugePages");
+    let has = huge.unwrap_or(0) >= 4 * ROW && moves();
     if !has {
-        println!("{huge:?} kB of huge pages here: nothing is moved");
+        println!("{huge:?} bytes of huge pages here: nothing is moved");
     }
     has
 }
@@ -86,20 +83,6 @@ fn moved_page(engine: &Engine, map: &Mmap) -> Option<usize> {
     None
 }
 
-fn resident() -> usize {
-    let status = read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    let kb: usize = line
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
-    kb << 10
-}
-
 #[test]
 fn a_scan_shows_the_file_and_keeps_the_budget() {
     const TEST: &str = "a_scan_shows_the_file_and_keeps_the_budget";
@@ -109,7 +92,7 @@ fn a_scan_shows_the_file_and_keeps_the_budget() {
     let file = made_file("scanned", FILE);
     let engine = engine(Faults::Signals).unwrap();
     let map = map(&engine, &file);
-    let before = resident();
+    let before = proc::status("RssAnon");
     let mut most = 0;
     for row in 0..FILE / ROW {
         let bytes = row * ROW..(row + 1) * ROW;
@@ -117,7 +100,7 @@ fn a_scan_shows_the_file_and_keeps_the_budget() {
             map[bytes.clone()].iter().copied().eq(bytes.map(byte_at)),
             "row {row}"
         );
-        most = most.max(resident());
+        most = most.max(proc::status("RssAnon"));
     }
     let Stats {
         rows_moved,

@@ -2,21 +2,17 @@
 
 mod child;
 mod files;
+mod nobody;
 
 use files::{byte_at, check, made_file, path};
+use nobody::{NOBODY, become_nobody, is_root};
 use softfault::{AsyncReads, Engine};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-const NOBODY: u32 = 65534;
 const LEN: usize = (24 << 20) + 321;
-
-fn is_root() -> bool {
-    // SAFETY: only asks.
-    unsafe { libc::geteuid() == 0 }
-}
 
 /// True if nobody could run this binary: the way to it may be closed.
 fn nobody_may_run() -> bool {
@@ -59,16 +55,6 @@ fn as_nobody(test: &str, scenario: &str, file: &File) {
     let said = String::from_utf8_lossy(&output.stdout);
     print!("{said}");
     assert!(said.contains("1 passed"), "{scenario} ran no test");
-}
-
-/// Gives up being root for good, in this process.
-fn become_nobody() {
-    // SAFETY: changes the user of this process.
-    unsafe {
-        assert_eq!(libc::setgroups(0, core::ptr::null()), 0);
-        assert_eq!(libc::setgid(NOBODY), 0);
-        assert_eq!(libc::setuid(NOBODY), 0);
-    }
 }
 
 #[test]

@@ -3,8 +3,10 @@
 
 mod child;
 mod files;
+mod proc;
 
 use files::{byte_at, check, made_file, path};
+use proc::status;
 use softfault::{Engine, Mmap};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -158,16 +160,8 @@ fn idle_windows_go_when_the_budget_is_needed() {
     check_all(&back);
 }
 
-/// Kilobytes of a line of `/proc/self/status`.
-fn status_kib(line: &str) -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let found = status.lines().find_map(|found| found.strip_prefix(line));
-    let number = found.unwrap().trim_start_matches(':').trim();
-    number.trim_end_matches(" kB").trim().parse().unwrap()
-}
-
 fn memory_kib() -> usize {
-    status_kib("VmRSS") + status_kib("VmPTE")
+    (status("VmRSS") + status("VmPTE")) >> 10
 }
 
 fn sparse_file(name: &str, bytes: u64) -> File {

@@ -1,28 +1,9 @@
 //! Where numbers cannot be taken, or there is no table at all.
 
 use crate::filter::deny;
+use crate::nobody::{NOBODY, become_nobody};
 use crate::scene::Scene;
 use crate::{alone, close_from};
-
-const NOBODY: u32 = 65534;
-
-fn is_root() -> bool {
-    // SAFETY: only asks.
-    unsafe { libc::geteuid() == 0 }
-}
-
-fn become_nobody() {
-    if !is_root() {
-        println!("not root: this user is the ordinary one");
-        return;
-    }
-    // SAFETY: changes the user of this process.
-    unsafe {
-        assert_eq!(libc::setgroups(0, core::ptr::null()), 0);
-        assert_eq!(libc::setgid(NOBODY), 0);
-        assert_eq!(libc::setuid(NOBODY), 0);
-    }
-}
 
 fn forbid_dumps() {
     // SAFETY: changes others' access to this process.

@@ -9,6 +9,8 @@ mod files;
 #[path = "../filter/mod.rs"]
 mod filter;
 mod forks;
+#[path = "../nobody/mod.rs"]
+mod nobody;
 mod numbers;
 mod scene;
 mod threads;
