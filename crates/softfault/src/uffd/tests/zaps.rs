@@ -44,7 +44,8 @@ fn told() -> (Range<usize>, File) {
 /// A part that was given while a window is zapped would lose its bytes.
 #[test]
 fn no_part_is_given_within_a_zap() {
-    let zaps: [fn(&UffdMmu, &[Range<usize>]); 2] = [
+    type Zap = fn(&UffdMmu, &[Range<usize>]);
+    let zaps: [Zap; 2] = [
         |mmu, ranges| mmu.zap(ranges),
         |mmu, ranges| assert!(mmu.zap_all(ranges)),
     ];
