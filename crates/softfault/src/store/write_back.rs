@@ -475,7 +475,10 @@ mod tests {
         let (file, lent) = appends();
         let gone = sync::pages::map(PAGE_SIZE).expect("memory");
         // SAFETY: nobody else knows of it.
-        let protected = unsafe { libc::mprotect(gone.as_ptr().cast(), PAGE_SIZE, libc::PROT_NONE) };
+        let protected = unsafe {
+            let start = gone.as_ptr();
+            sync::system_call!(libc::SYS_mprotect, start, PAGE_SIZE, libc::PROT_NONE)
+        };
         assert_eq!(protected, 0);
         let last = PageWrite {
             offset: 0,
