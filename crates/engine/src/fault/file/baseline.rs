@@ -23,6 +23,8 @@ use crate::page::Advice;
 use crate::readahead::Found;
 use sync::Arc;
 
+// Not inlined: its variables would be on the handler's stack in faults by the other policy.
+#[inline(never)]
 pub(super) fn fault(
     cache: &Arc<PageCache>,
     addr: usize,
