@@ -12,7 +12,7 @@
  * into such a map is EIO too, where the header says ENOSPC.
  *
  * Threads. Each description says which calls may be made at the same time. No function is a cancellation point, and none
- * is async-signal-safe: do not call them in signal handlers. A signal handler may touch a map.
+ * is async-signal-safe but softfault_version and softfault_abi_version: do not call the others in signal handlers. A signal handler may touch a map.
  *
  * Faults. A touch of a page that is not in memory raises SIGBUS in the touching thread. The library's handler
  * serves it. A thread that blocks SIGBUS must not touch maps. If a touch cannot be served (the
