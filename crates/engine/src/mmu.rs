@@ -35,6 +35,22 @@ pub enum MmuError {
     System(i32),
 }
 
+/// A move of pages that has ended before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unmoved {
+    /// Why.
+    pub error: MmuError,
+    /// Bytes up to the first page that has not moved, nor any behind it.
+    pub moved: usize,
+}
+
+impl Unmoved {
+    /// Nothing has moved.
+    pub fn all(error: MmuError) -> Self {
+        Self { error, moved: 0 }
+    }
+}
+
 /// Address space whose pages are all missing until mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
@@ -285,9 +301,8 @@ pub trait Mmu: Send + Sync {
     /// Moves the present pages of `bytes` at `from` to the same distances from `to`,
     /// where nothing is. No thread maps, zaps or uses pages of either meanwhile. Writes
     /// to moved pages may end in a fault, and do where they did before. After an
-    /// error each page is in one of both places: those before some page have moved,
-    /// the others have not.
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError>;
+    /// error each page is in one of both places: [`Unmoved`] says in which.
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved>;
 
     /// Makes the window `child`, as long as `parent`, show all that `parent` shows in
     /// `range`, where `child` shows nothing; a page is copied when either side writes

@@ -16,7 +16,7 @@ use crate::PAGE_SIZE;
 use crate::budget::{FLOOR, Need};
 use crate::cache::MapError;
 use crate::cache::window::{Enter, TABLE_PAGES};
-use crate::mmu::MmuError;
+use crate::mmu::{MmuError, Unmoved};
 use core::ops::Range;
 use sync::Arc;
 
@@ -155,34 +155,50 @@ impl Move<'_> {
             let place = self.place(span.start);
             let moved = mmu
                 .move_pages((here, span.start), (there, place), span.len())
-                .or_else(|error| match error {
-                    MmuError::Gone => self.move_residents(&span),
-                    error => Err(error),
+                .or_else(|unmoved| match unmoved.error {
+                    MmuError::Gone => self.move_residents(&span, unmoved.moved),
+                    _ => Err(unmoved),
                 });
-            let Err(error) = moved else { continue };
-            // Of the last span, some have moved. Page by page: where they are copied, each makes room for the next.
-            for (span, _) in self.resident_spans(span.end) {
-                for page in span.step_by(PAGE_SIZE) {
-                    let place = self.place(page);
-                    let back = || mmu.move_pages((there, place), (here, page), PAGE_SIZE);
-                    let done = (0..TRIES).any(|_| back().is_ok() || yielded());
-                    assert!(done, "pages that were moved cannot go back");
-                }
+            if let Err(unmoved) = moved {
+                self.move_back(span.start + unmoved.moved);
+                return Err(unmoved.error);
             }
-            return Err(error);
         }
         Ok(())
     }
 
-    /// The same of one span, page by page, without pages that have no memory here: where a touch of such a page was an
-    /// error, the tables may have an entry for it that cannot be moved.
-    fn move_residents(&self, span: &Range<usize>) -> Result<(), MmuError> {
+    /// Moves pages below `end` back, all of which have moved. Page by page: where they are copied, each makes room for the next. Only
+    /// those with memory: it may not be seen that one is missing, and the system refuses to move it.
+    #[cold]
+    fn move_back(&self, end: usize) {
         let Self { from, to } = *self;
         let (here, there) = (from.window.reservation(), to.window.reservation());
-        for (at, page) in span.clone().step_by(PAGE_SIZE).zip(from.page_range(span)) {
-            if from.pages.state(page).is_resident() {
+        for (span, _) in self.resident_spans(end) {
+            for at in span.step_by(PAGE_SIZE) {
+                if !from.pages.state(from.page(at)).is_resident() {
+                    continue;
+                }
+                let (mmu, place) = (&from.node.mmu, self.place(at));
+                let back = || mmu.move_pages((there, place), (here, at), PAGE_SIZE);
+                let done = (0..TRIES).any(|_| back().is_ok() || yielded());
+                assert!(done, "pages that were moved cannot go back");
+            }
+        }
+    }
+
+    /// The same of one span, of which the first bytes have `moved`, page by page, without pages that have no memory here: where a touch of
+    /// such a page was an error, the tables may have an entry for it that cannot be moved.
+    fn move_residents(&self, span: &Range<usize>, moved: usize) -> Result<(), Unmoved> {
+        let Self { from, to } = *self;
+        let (here, there) = (from.window.reservation(), to.window.reservation());
+        for at in (span.start + moved..span.end).step_by(PAGE_SIZE) {
+            if from.pages.state(from.page(at)).is_resident() {
                 let place = self.place(at);
-                (from.node.mmu).move_pages((here, at), (there, place), PAGE_SIZE)?;
+                let moved = (from.node.mmu).move_pages((here, at), (there, place), PAGE_SIZE);
+                moved.map_err(|unmoved| Unmoved {
+                    moved: at - span.start,
+                    ..unmoved
+                })?;
             }
         }
         Ok(())

@@ -249,6 +249,7 @@ fn pages_that_cannot_be_moved_go_back() {
     let failing = Arc::new(Failing {
         mmu: mmu.clone(),
         left: AtomicUsize::new(NEVER),
+        in_vain: AtomicUsize::new(0),
     });
     let frames = TestFrames::new(1 << 10);
     let (tables, clock) = (failing.clone(), Arc::new(Still));
@@ -306,6 +307,7 @@ fn pages_that_cannot_be_moved_go_back() {
     assert_eq!((failed, went), (9, 2));
     space.exit(|_, _| {});
     drop(home);
+    assert_eq!(failing.in_vain.load(Ordering::Relaxed), 0);
     assert_eq!(mmu.present_pages(), 0);
     assert_eq!(node.budget.charged(), before);
 }

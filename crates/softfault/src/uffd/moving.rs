@@ -11,7 +11,7 @@ use core::ops::Range;
 use core::slice::from_ref;
 use libc::c_int;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mmu::{Mmu, MmuError, Place, Reservation};
+use softfault_engine::mmu::{Mmu, MmuError, Place, Reservation, Unmoved};
 
 /// Pages that are copied before their old places are zapped: so many exist twice
 /// at most.
@@ -19,28 +19,29 @@ const RUN: usize = 16 * PAGE_SIZE;
 
 impl UffdMmu {
     /// Moves the present pages of `from`. Where they can be protected, they are: the
-    /// kernel makes moved pages writable. After an error each
-    /// page is in one of both places, the first ones in the new.
+    /// kernel makes moved pages writable.
     pub(super) fn move_all(
         &self,
         from: Range<usize>,
         (window, to): Place<'_>,
-    ) -> Result<(), MmuError> {
+    ) -> Result<(), Unmoved> {
         let mut done = 0;
         while done < from.len() {
             let rest = from.start + done..from.end;
             let (moved, errno) = self.move_run(rest, window, to + done);
             done += moved;
             let left = from.len() - done;
+            let unmoved = |error| Unmoved { error, moved: done };
             let bytes = match errno {
                 None => continue,
-                Some(errno @ (libc::ENOMEM | libc::EEXIST)) => return Err(system(errno)),
+                Some(errno @ (libc::ENOMEM | libc::EEXIST)) => return Err(unmoved(system(errno))),
                 // This page only.
                 Some(libc::EBUSY) => PAGE_SIZE,
                 Some(_) => RUN.min(left),
             };
             let source = from.start + done;
-            self.copy_run(source..source + bytes, window, to + done)?;
+            let copied = self.copy_run(source..source + bytes, window, to + done);
+            copied.map_err(unmoved)?;
             done += bytes;
         }
         Ok(())
@@ -119,7 +120,7 @@ impl UffdMmu {
         // SAFETY: the caller's promise.
         let progress = unsafe { abi::move_pages(fd, (to, from), bytes, holes) };
         match progress.stopped {
-            Some(libc::EEXIST) if self.is_gone(from + progress.bytes) => Progress {
+            Some(libc::EEXIST) if self.has_left(from + progress.bytes) => Progress {
                 bytes: progress.bytes + PAGE_SIZE,
                 stopped: None,
             },
@@ -127,11 +128,12 @@ impl UffdMmu {
         }
     }
 
-    /// True if a page is certainly not where it was.
+    /// True if a page is not where it was, as far as that can be seen: its new place was empty before.
     #[cold]
     #[inline(never)]
-    fn is_gone(&self, page: usize) -> bool {
-        self.looks.pagemap.place(page) == Some(PagePlace::Nowhere)
+    fn has_left(&self, page: usize) -> bool {
+        let place = self.looks.pagemap.place(page);
+        place.is_none_or(|place| place == PagePlace::Nowhere)
     }
 
     /// Copies the present pages of `from`, and zaps them there.

@@ -21,7 +21,9 @@ use softfault_engine_loom::cache::node::LEAST_BYTES;
 use softfault_engine_loom::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCache};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
-use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
+use softfault_engine_loom::mmu::{
+    Access, MmuError, Place, Reservation, TABLE_SPAN, Unmoved, Zeroed,
+};
 use softfault_engine_loom::policy::Policies;
 use softfault_engine_loom::store::{Complete, Read, Reap, Store, StoreError};
 use softfault_engine_loom::{Mmu, PAGE_SIZE};
@@ -116,7 +118,7 @@ impl Mmu for Tables {
         self.memory.base()
     }
 
-    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), MmuError> {
+    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), Unmoved> {
         unreachable!("no model moves pages");
     }
 

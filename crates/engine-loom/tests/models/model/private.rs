@@ -27,7 +27,9 @@ use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{
     AddressSpace, Advice, Attributes, Backing, Frozen, Machine, MmError, Protection,
 };
-use softfault_engine_loom::mmu::{Access, MmuError, Place, Reservation, TABLE_SPAN, Zeroed};
+use softfault_engine_loom::mmu::{
+    Access, MmuError, Place, Reservation, TABLE_SPAN, Unmoved, Zeroed,
+};
 use softfault_engine_loom::store::{Store, StoreError};
 use softfault_engine_loom::swap::{Swap, SwapDevice};
 use softfault_engine_loom::{Mmu, PAGE_SIZE};
@@ -184,7 +186,7 @@ impl Mmu for Hardware {
         Ok(true)
     }
 
-    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), MmuError> {
+    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), Unmoved> {
         unreachable!("no model moves pages");
     }
 

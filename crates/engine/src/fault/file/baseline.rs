@@ -23,7 +23,7 @@ use crate::page::Advice;
 use crate::readahead::Found;
 use sync::Arc;
 
-// Not inlined: its variables would be on the handler's stack in faults by the other policy.
+// Not inlined: its variables would be on the handler's stack in all other faults.
 #[inline(never)]
 pub(super) fn fault(
     cache: &Arc<PageCache>,

@@ -18,6 +18,8 @@ const HOLE_BLOCKS: usize = TABLE_SPAN / BLOCK_BYTES;
 /// Maps zeros over the part of `hole` around `addr`: a block, or up to a page
 /// table's span if the page before is mapped too, so that a scan is seen. Not for a write: those
 /// behind would each fault once more.
+// Not inlined: its variables would be on the handler's stack in all other faults.
+#[inline(never)]
 pub(super) fn map(cache: &Arc<PageCache>, addr: usize, hole: Range<usize>, write: bool) -> Fault {
     let node = &cache.node;
     let block = addr & !(BLOCK_BYTES - 1);

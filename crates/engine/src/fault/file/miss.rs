@@ -18,6 +18,8 @@ use sync::Arc;
 /// window pages, a page table.
 pub(super) const HEADROOM: usize = 2 * BLOCK_PAGES + 2;
 
+// Not inlined: its variables would be on the handler's stack in all other faults.
+#[inline(never)]
 pub(super) fn fault(
     cache: &Arc<PageCache>,
     addr: usize,

@@ -29,7 +29,7 @@
 //! frames. None is held while anything else is waited for, except that a leaf
 //! may be over a shootdown, which waits for copies only.
 
-use super::{Access, Mmu, MmuError, Moved, Place, Reservation, TABLE_SPAN, Zeroed};
+use super::{Access, Mmu, MmuError, Moved, Place, Reservation, TABLE_SPAN, Unmoved, Zeroed};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
 use crate::page::Protection;
@@ -273,11 +273,10 @@ impl Mmu for SoftMmu {
         self.tables.bytes(addr)
     }
 
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved> {
         let from = check(from.0, from.1, bytes);
         let to = check(to.0, to.1, bytes);
-        self.tables.move_pages(from, to.start)?;
-        Ok(())
+        self.tables.move_pages(from, to.start)
     }
 
     fn flush_tlbs(&self) {

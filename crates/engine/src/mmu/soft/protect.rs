@@ -4,6 +4,7 @@ use super::entry::Pte;
 use super::tables::{NoFrame, Tables};
 use super::zap::TakenOut;
 use crate::PAGE_SIZE;
+use crate::mmu::Unmoved;
 use core::ops::Range;
 use core::slice;
 
@@ -39,7 +40,7 @@ impl<const N: usize> Tables<N> {
     /// Moves the pages of `from`, which nobody uses meanwhile, to the same
     /// distances from `to`, where nothing is. If there is no frame for a table,
     /// the pages before that have moved, and the others have not.
-    pub fn move_pages(&self, from: Range<usize>, to: usize) -> Result<(), NoFrame> {
+    pub fn move_pages(&self, from: Range<usize>, to: usize) -> Result<(), Unmoved> {
         let distance = to.wrapping_sub(from.start);
         let mut done = Ok(());
         let mut addr = from.start;
@@ -61,7 +62,10 @@ impl<const N: usize> Tables<N> {
             Err(NoFrame) => addr - PAGE_SIZE,
         };
         self.zap(slice::from_ref(&(from.start..end)));
-        done
+        done.map_err(|error| Unmoved {
+            error: error.into(),
+            moved: end - from.start,
+        })
     }
 
     /// One page, of which `entry` is the entry. Both leaves may be one, so they

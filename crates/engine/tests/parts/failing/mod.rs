@@ -2,7 +2,7 @@
 
 use crate::over_soft::handed_on;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Zeroed};
+use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Unmoved, Zeroed};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +14,8 @@ pub struct Failing {
     pub mmu: Arc<SoftMmu>,
     /// Pages that can be moved until one cannot; then all can again.
     pub left: AtomicUsize,
+    /// Single pages that were to be moved and were not there. The system may refuse that.
+    pub in_vain: AtomicUsize,
 }
 
 impl Mmu for Failing {
@@ -22,8 +24,13 @@ impl Mmu for Failing {
         self.mmu.bytes(window, addr)
     }
 
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), MmuError> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved> {
         let pages = bytes / softfault_engine::PAGE_SIZE;
+        let mut byte = 0;
+        // SAFETY: fills the byte.
+        if pages == 1 && !unsafe { self.mmu.read(from.1, &raw mut byte, 1) } {
+            self.in_vain.fetch_add(1, Ordering::Relaxed);
+        }
         let left = self.left.load(Ordering::Relaxed);
         if left == NEVER || pages <= left {
             let still = if left == NEVER { NEVER } else { left - pages };
@@ -32,8 +39,9 @@ impl Mmu for Failing {
         }
         self.left.store(NEVER, Ordering::Relaxed);
         // The first have moved.
-        self.mmu
-            .move_pages(from, to, left * softfault_engine::PAGE_SIZE)?;
-        Err(MmuError::NoMemory)
+        let moved = left * softfault_engine::PAGE_SIZE;
+        self.mmu.move_pages(from, to, moved)?;
+        let error = MmuError::NoMemory;
+        Err(Unmoved { error, moved })
     }
 }
