@@ -103,7 +103,8 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
         libc::O_RDWR => return Err(Decline::WritableDescriptor),
         _ => return Ok(None),
     }
-    let assurance = assurance::of(call.fd, &stat)?;
+    let end = offset.saturating_add(bytes as u64);
+    let assurance = assurance::of(call.fd, &stat, end)?;
     Ok(Some(Wanted {
         fd: call.fd,
         offset,

@@ -26,13 +26,13 @@ fn give_way(table: &mut Table) {
         let path = table.leases.path(file);
         let (_, before) = HANDED_BACK.get();
         // A mapping that cannot be handed back does not show the writes of others: the lease goes all the same, as it
-        // would by itself after a while.
+        // would by itself after a while, and the mapping has none from then on.
         while let Some(addresses) = table.of_file(file) {
-            if !change::hand_back(table, &addresses) {
-                break;
-            }
+            change::hand_back(table, &addresses);
+            table.end_lease(&addresses);
         }
         give::hand_over_file(table, file);
+        table.private.end_leases(file);
         let (_, after) = HANDED_BACK.get();
         if after > before && !table.tells_of_writer {
             table.tells_of_writer = true;

@@ -174,6 +174,12 @@ impl Table {
         found.map(|taken| taken.addresses.clone())
     }
 
+    /// The mappings of a range are under no lease any more, though they may be there.
+    pub fn end_lease(&mut self, range: &Range<usize>) {
+        let taken = self.taken.range_mut(range.clone());
+        taken.for_each(|(_, taken)| taken.leased = None);
+    }
+
     /// The part with an address that the engine serves, of a mapping.
     pub fn served(&self, addr: usize) -> Option<Range<usize>> {
         let taken = self.over(&(addr..addr + 1)).next();

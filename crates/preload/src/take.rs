@@ -156,6 +156,12 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         ));
         return Err(Decline::NoFaults);
     }
+    // Before there is an engine, which would keep its share of the tree's budget.
+    if !marked::make() {
+        table.refused =
+            Some("there is no address space for its marks of mappings (RLIMIT_AS)".into());
+        return Err(Decline::NoFaults);
+    }
     let share = match &table.inherited {
         None => tree::join(),
         // All of a process is in one budget: that of the memory which a child of fork goes on with.
@@ -180,12 +186,11 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         table.tree = tree.filter(|_| built.is_ok());
     }
     match built {
-        Ok(engine) if marked::make() => {
+        Ok(engine) => {
             table.engine = Some(engine.clone());
             reports::begin_if_wanted();
             Ok(engine)
         }
-        Ok(_) => Err(Decline::NoFaults),
         Err(error) => {
             table.refused = Some(match mode::has_few_descriptors() {
                 true => format!("{error}: RLIMIT_NOFILE is low, `ulimit -n 64` is enough"),

@@ -130,10 +130,14 @@ fn a_file_system_without_leases_of_its_own_is_declined() {
     }
 }
 
+/// It may be mounted anew to be written to, and a network's is written to by others.
 #[test]
-fn nobody_writes_to_a_read_only_file_system() {
-    // One that leases are not asked of.
+fn a_file_system_that_is_mounted_read_only_assures_nothing() {
     if let Some(stats) = on("ramfs", "mount -o remount,ro none PLACE", "read-only") {
+        assert_eq!(stats.declined(), [("no_assurance".to_owned(), 1)]);
+    }
+    // Under a lease.
+    if let Some(stats) = on("tmpfs", "mount -o remount,ro none PLACE", "leased") {
         assert_eq!(stats.taken(), 1, "{:?}", stats.declined());
     }
 }

@@ -185,6 +185,54 @@ static void reserved(void)
     is_all(at, 8 * MIB, 0, "all");
 }
 
+/* A sealed file that may grow is mapped past its end, and grows. */
+static void sealed(void)
+{
+    int file = memfd_create("sealed", MFD_ALLOW_SEALING);
+    for (int seals = F_SEAL_WRITE | F_SEAL_SHRINK, round = 0; round < 2; round++) {
+        if (round == 0)
+            ftruncate(file, 4 * MIB);
+        answer("seal", fcntl(file, F_ADD_SEALS, seals));
+        char name[64];
+        snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+        int readable = open(name, O_RDONLY);
+        unsigned char *memory = must(mmap(NULL, 8 * MIB, PROT_READ, MAP_SHARED, readable, 0));
+        is_all(memory, 4 * MIB, 0, "file");
+        if (round == 0) {
+            answer("grow", ftruncate(file, 8 * MIB));
+            is_all(memory, 8 * MIB, 0, "grown");
+        }
+        munmap(memory, 8 * MIB);
+        close(readable);
+    }
+}
+
+/* A file in memory is mapped once more after another process has stored to it, by a mapping that it had read. */
+static void stored(void)
+{
+    char name[64];
+    snprintf(name, sizeof name, "/dev/shm/softfault-stored-%d", getpid());
+    int file = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (file < 0 || ftruncate(file, 4 * MIB) < 0)
+        exit(2);
+    close(file);
+    for (int round = 1; round < 4; round++) {
+        /* Stamps that are young are looked at twice. */
+        usleep(50000);
+        int readable = open(name, O_RDONLY);
+        unsigned char *memory = must(mmap(NULL, 4 * MIB, PROT_READ, MAP_SHARED, readable, 0));
+        printf("%d %d\n", memory[0], memory[MIB]);
+        munmap(memory, 4 * MIB);
+        close(readable);
+        /* In a process of its own, which knows nothing of the mapping. */
+        char command[256];
+        snprintf(command, sizeof command, "python3 -c \"import mmap,sys\nf=open('%s','r+b')\nm=mmap.mmap(f.fileno(),0)\nx=m[0]+m[%zu]\nm[0]=%d\nm[%zu]=%d\"", name, MIB, round, MIB, round);
+        unsetenv("LD_PRELOAD");
+        answer("stores", system(command));
+    }
+    unlink(name);
+}
+
 enum { READERS = 4, CHUNK = 3 << 20 };
 static unsigned char *chunks;
 static char shown[READERS][64];
@@ -370,5 +418,5 @@ static void polls(void)
 static struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"twice", twice}, {"gone", gone}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"masks", masks}, {"cancelled", cancelled}, {"polls", polls}};
+} CASES[] = {{"twice", twice}, {"gone", gone}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"sealed", sealed}, {"stored", stored}, {"masks", masks}, {"cancelled", cancelled}, {"polls", polls}};
 #include "run_case.h"

@@ -1,7 +1,8 @@
 //! Places that the program has given up, and calls that are several in the library: `unmapped.c`.
 
-use crate::stats::ProcessStats;
-use crate::{compile, directory, file, same_each_way};
+use crate::stats::{self, ProcessStats};
+use crate::{assert_same_but_told, compile, directory, file, same_each_way, softfault_run, ways};
+use std::process::Command;
 
 fn same_by(case: &str, check: impl Fn(&ProcessStats, &str)) {
     let directory = directory(&format!("unmapped-{case}"));
@@ -19,6 +20,30 @@ fn same_by(case: &str, check: impl Fn(&ProcessStats, &str)) {
     same_each_way(&directory, &command, &options, |stats, how| {
         check(&stats[0], how);
     });
+}
+
+/// A sealed file that may grow is declined where more of it is mapped than there is: the kernel shows what comes to be there.
+#[test]
+fn a_sealed_file_that_grows() {
+    let directory = directory("unmapped-sealed");
+    let Some(program) = compile("unmapped.c", &directory.join("program"), &[]) else {
+        return;
+    };
+    let data = file(&directory, 1 << 20);
+    let command = |mut of: Command| of.arg("sealed").arg(&data).output().unwrap();
+    let without = command(Command::new(&program));
+    for how in ways() {
+        let written = directory.join(format!("{how}.stats"));
+        let _ = std::fs::remove_file(&written);
+        let mut with = softfault_run();
+        with.args(["--memory", "8M", "--min-size", "1M", "--stats=json"]);
+        with.args(["--faults", how, "--stats-file"]).arg(&written);
+        with.arg("--").arg(&program);
+        let (with, stats) = (command(with), stats::read(&written));
+        assert_same_but_told(&with, &without, &stats, how);
+        let declined = stats[0].declined();
+        assert_eq!(declined, [("no_assurance".to_owned(), 1)], "{how}");
+    }
 }
 
 #[test]
@@ -62,6 +87,13 @@ fn the_only_part_in_use_is_given_up_and_used_again() {
         // Four mebibytes three times, and then eight.
         assert_eq!(stats.number(&["taken", "bytes"]), 20 << 20, "{how}");
         assert_eq!(stats.declined(), [], "{how}");
+    });
+}
+
+#[test]
+fn a_file_in_memory_that_was_stored_to_in_between() {
+    same_by("stored", |stats, how| {
+        assert_eq!((stats.taken(), stats.handed_back()), (3, 0), "{how}");
     });
 }
 

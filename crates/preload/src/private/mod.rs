@@ -81,6 +81,13 @@ impl PrivateMappings {
         self.mappings.is_empty()
     }
 
+    /// Those that begin as a file are under no lease any more.
+    pub fn end_leases(&mut self, file: FileKey) {
+        let leased = self.mappings.values_mut();
+        let leased = leased.filter(|mapping| mapping.leased == Some(file));
+        leased.for_each(|mapping| mapping.leased = None);
+    }
+
     /// The starts of those whose rooms overlap a range.
     pub fn over(&self, range: &Range<usize>) -> Vec<usize> {
         let before = self.mappings.range(..range.end).rev();

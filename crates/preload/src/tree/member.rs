@@ -30,8 +30,24 @@ pub struct Member {
     pub peak: AtomicU64,
     /// Bytes that it would have, if it could.
     pub want: AtomicU64,
+    /// When its process has looked last, in nanoseconds of the system's monotonic clock.
+    looked_at: AtomicU64,
     /// 1: it evicts for want of memory.
     pub is_short: AtomicU32,
+}
+
+/// A process that is short looks ten times a second. One that has not looked for so long is stopped, or wants nothing.
+const STOPPED_NS: u64 = 2_000_000_000;
+
+/// Nanoseconds since some moment before.
+pub fn now_ns() -> u64 {
+    let mut time = core::mem::MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: fills the structure; zeros are a valid one.
+    let time = unsafe {
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
+        time.assume_init()
+    };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Member {
@@ -56,9 +72,33 @@ impl Member {
         self.peak.store(0, Relaxed);
         self.want.store(u64::MAX, Relaxed);
         self.is_short.store(1, Relaxed);
+        self.looked_at.store(now_ns(), Relaxed);
         self.wake_word.store(0, Relaxed);
         self.state.store(TAKEN, Relaxed);
         Some(locked)
+    }
+
+    /// Its process looks.
+    pub fn looks(&self) {
+        self.looked_at.store(now_ns(), Relaxed);
+    }
+
+    fn is_stopped(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.looked_at.load(Relaxed)) > STOPPED_NS
+    }
+
+    /// True if it evicts for want of memory, and takes what it is given.
+    pub fn takes_more(&self, now_ns: u64) -> bool {
+        self.is_short.load(Relaxed) == 1 && !self.is_stopped(now_ns)
+    }
+
+    /// Bytes that it would have: no more than it has, if it takes none.
+    pub fn wants(&self, now_ns: u64) -> u64 {
+        let want = self.want.load(Relaxed);
+        match self.is_stopped(now_ns) {
+            true => want.min(self.share.load(Relaxed)),
+            false => want,
+        }
     }
 
     /// The part that it is due, where wants are cut at a level.

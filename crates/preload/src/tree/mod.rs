@@ -143,7 +143,11 @@ impl Tree {
     pub fn serve(&self, engine: Option<&Engine>) {
         match engine {
             Some(engine) => self.seat.serve(engine.clone()),
-            None => self.seat.leave(),
+            None => {
+                // Another process may have the place soon.
+                SEAT.store(core::ptr::null_mut(), Ordering::Relaxed);
+                self.seat.leave();
+            }
         }
     }
 

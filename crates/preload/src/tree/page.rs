@@ -4,7 +4,7 @@
 //! not. It appears whole, by link(2). The last process takes it away, or the next tree of the same user.
 
 use super::level::level;
-use super::member::Member;
+use super::member::{Member, now_ns};
 use super::robust::{Locked, Robust};
 use crate::call;
 use core::ffi::CStr;
@@ -262,7 +262,8 @@ impl LockedPage {
 
     /// The level at which wants are cut.
     pub fn level(&self) -> u64 {
-        let wants = self.members().map(|(_, member)| member.want.load(Relaxed));
+        let now = now_ns();
+        let wants = self.members().map(|(_, member)| member.wants(now));
         level(self.memory(), &wants.collect::<Vec<_>>())
     }
 

@@ -5,7 +5,7 @@
 //! short of memory: otherwise each stays where it is.
 
 use super::TreeStats;
-use super::member::{Member, OTHER, SHORT};
+use super::member::{Member, OTHER, SHORT, now_ns};
 use super::page::{LockedPage, Page};
 use super::robust::Locked;
 use crate::inside;
@@ -311,6 +311,7 @@ impl Divider {
         member.peak.store(stats.peak_bytes, Relaxed);
         member.want.store(want.max(LEAST), Relaxed);
         member.is_short.store(is_short.into(), Relaxed);
+        member.looks();
         let level = locked.level();
         let due = member.due(level);
         let share = member.share.load(Relaxed);
@@ -320,8 +321,9 @@ impl Divider {
         let mut others = locked
             .members()
             .filter(|&(number, _)| number != self.seat.number);
+        let now_ns = now_ns();
         let is_short_of = |(_, other): (usize, &Member)| {
-            other.is_short.load(Relaxed) == 1 && other.share.load(Relaxed) < other.due(level)
+            other.takes_more(now_ns) && other.share.load(Relaxed) < other.due(level)
         };
         let is_alone = locked.members().count() == 1;
         let are_short = others.any(is_short_of);

@@ -202,6 +202,10 @@ impl WindowTable {
             return None;
         }
         entry.was_idle = true;
+        // Its identity is not looked at again before it is mapped anew.
+        if entry.file.as_ref().is_some_and(|file| file.hides_stores()) {
+            entry.certain = false;
+        }
         self.closed += 1;
         (entry.idle_since, entry.idle_look) = (self.closed, self.looks);
         self.idle.insert(self.closed, file);

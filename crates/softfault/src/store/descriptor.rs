@@ -278,6 +278,18 @@ impl Descriptor {
         Ok(unsafe { stat.assume_init() })
     }
 
+    /// True of a file of tmpfs, ramfs or hugetlbfs. Unsure: true.
+    pub(super) fn is_in_memory(&self) -> bool {
+        const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58F6, 0x9584_58F6];
+        let mut about = MaybeUninit::<libc::statfs>::zeroed();
+        let to = about.as_mut_ptr() as usize;
+        // SAFETY: fills the structure.
+        let known = unsafe { self.call(libc::SYS_fstatfs, [to, 0, 0, 0, 0]) };
+        // SAFETY: zeros are valid, and so are the kernel's values.
+        let kind = unsafe { about.assume_init() }.f_type as u64;
+        known.is_err() || IN_MEMORY.contains(&kind)
+    }
+
     /// The stat of the file when it was opened.
     pub(super) fn opened(&self) -> &libc::stat {
         &self.opened

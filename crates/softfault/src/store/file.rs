@@ -203,6 +203,13 @@ impl FileStore {
         self.file.opened().st_nlink > 0
     }
 
+    /// True if stores of others to a shared mapping do not show in the file's times: of a file system in memory, which writes
+    /// nothing back.
+    pub(crate) fn hides_stores(&self) -> bool {
+        // These have no device.
+        libc::major(self.file.opened().st_dev) == 0 && self.file.is_in_memory()
+    }
+
     /// True if it has a name in some directory. Unsure: true.
     pub(crate) fn has_name(&self) -> bool {
         !(self.file.stat()).is_ok_and(|stat| stat.st_nlink == 0)
