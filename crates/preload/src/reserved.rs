@@ -75,6 +75,8 @@ impl Reservations {
         for own in joined {
             self.0.remove(&own.start);
         }
+        // Of others, what is in the part is none any more.
+        self.forget(part);
         self.remember(&(start..end), false);
         true
     }

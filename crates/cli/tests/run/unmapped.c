@@ -284,6 +284,26 @@ static void together(void)
     together_by(O_DIRECT);
 }
 
+/* A device reads whole blocks, also the last one of a file, of which the file has a byte. */
+static void odd(void)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s.odd", path);
+    int file = open(name, O_RDONLY | O_DIRECT);
+    if (file < 0)
+        file = open(name, O_RDONLY);
+    unsigned char *to = must(mmap(NULL, 8 * MIB, BOTH, ANON, -1, 0));
+    for (int round = 0; round < 4; round++) {
+        size_t had = 0;
+        ssize_t got;
+        lseek(file, 0, SEEK_SET);
+        struct iovec two[] = {{to, MIB}, {to + MIB, 7 * MIB}};
+        while ((got = round % 2 ? readv(file, two, 2) : read(file, to, 8 * MIB)) > 0)
+            had += got;
+        printf("%zd, %zu bytes, position %ld\n", got, had, (long)lseek(file, 0, SEEK_CUR));
+    }
+}
+
 static FILE *stream;
 
 static void *writes(void *argument)
@@ -418,5 +438,5 @@ static void polls(void)
 static struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"twice", twice}, {"gone", gone}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"sealed", sealed}, {"stored", stored}, {"masks", masks}, {"cancelled", cancelled}, {"polls", polls}};
+} CASES[] = {{"twice", twice}, {"gone", gone}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"sealed", sealed}, {"stored", stored}, {"masks", masks}, {"odd", odd}, {"cancelled", cancelled}, {"polls", polls}};
 #include "run_case.h"

@@ -14,6 +14,11 @@ fn same_by(case: &str, check: impl Fn(&ProcessStats, &str)) {
     let numbers: Vec<u8> = (0..6_u32 << 20).flat_map(u32::to_ne_bytes).collect();
     std::fs::write(beside("words"), numbers).unwrap();
     let data = file(&directory, 8 << 20);
+    std::fs::write(
+        beside("odd"),
+        &std::fs::read(&data).unwrap()[..(2 << 20) + 4097],
+    )
+    .unwrap();
     let swap = format!("{}:256M", directory.display());
     let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
     let command = [program.as_ref(), case.as_ref(), data.as_ref()];
@@ -100,6 +105,13 @@ fn a_file_in_memory_that_was_stored_to_in_between() {
 #[test]
 fn reads_of_threads_are_whole() {
     same_by("together", |stats, how| {
+        assert!(stats.taken() > 0, "{how}");
+    });
+}
+
+#[test]
+fn the_end_of_a_file_is_read_by_a_device() {
+    same_by("odd", |stats, how| {
         assert!(stats.taken() > 0, "{how}");
     });
 }

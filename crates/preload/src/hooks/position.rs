@@ -30,20 +30,25 @@ impl ClaimedBytes {
     fn try_claim(fd: c_int, bytes: usize) -> Option<Self> {
         let length = bytes_of_file(fd)?;
         let all = off_t::try_from(bytes).ok()?;
-        // SAFETY: only moves the position.
-        let end = unsafe { libc::lseek(fd, all, libc::SEEK_CUR) };
-        let start = end.checked_sub(all).filter(|_| end >= 0)?;
+        // SAFETY: moves the position, or only asks.
+        let seek = |by: off_t| unsafe { libc::lseek(fd, by, libc::SEEK_CUR) };
+        // Not past the end, where another thread may be about to write.
+        let there = |start: off_t| length.saturating_sub(start).clamp(0, all);
+        let wanted = Some(there(seek(0))).filter(|&wanted| wanted > 0)?;
+        let end = seek(wanted);
+        let start = end.checked_sub(wanted).filter(|_| end >= 0)?;
         let mut claimed = Self {
             fd,
             start,
-            bytes,
+            bytes: wanted as usize,
             read: Cell::new(0),
         };
-        // Another thread may write where the position is.
-        let there = length.saturating_sub(start).clamp(0, all);
-        claimed.move_back(all - there);
-        claimed.bytes = there as usize;
-        Some(claimed)
+        // Another thread has moved it in between.
+        let left = there(start).min(wanted);
+        claimed.move_back(wanted - left);
+        claimed.bytes = left as usize;
+        // Where there is nothing by its length, the kernel knows better.
+        (left > 0).then_some(claimed)
     }
 
     /// Reads some of them, behind `done` others.
@@ -51,10 +56,15 @@ impl ClaimedBytes {
     /// # Safety
     /// As of read(2).
     pub unsafe fn read(&self, to: *mut c_void, bytes: usize, done: usize) -> ssize_t {
-        let some = bytes.min(self.bytes - done.min(self.bytes));
+        let left = self.bytes.saturating_sub(done);
+        if left == 0 {
+            return 0;
+        }
+        // All of it: a device reads whole blocks, and comes up short at the end.
+        let at = self.start + done as off_t;
         // SAFETY: the caller's promise.
-        let got =
-            unsafe { super::direct::next_pread(self.fd, to, some, self.start + done as off_t) };
+        let got = unsafe { super::direct::next_pread(self.fd, to, bytes, at) };
+        let got = got.min(left as ssize_t);
         self.read.set(done + received(got));
         got
     }

@@ -248,8 +248,8 @@ hooks! {
                 }).into()
             }
             libc::SYS_ppoll => polled(a as *mut libc::pollfd, b as libc::nfds_t, |all| {
-                let mut place = core::mem::MaybeUninit::uninit();
-                let set = signals::of_the_kernel(d as *const libc::sigset_t, &mut place) as c_long;
+                let mut place = 0;
+                let set = signals::without_in_kernel_set(d as *const u64, &mut place) as c_long;
                 let until = [bytes(c, size_of::<libc::timespec>() as c_long * c_long::from(c != 0))];
                 again(&until, || next(number, all as c_long, b, c, set, e, f) as c_int)
             }).into(),

@@ -75,11 +75,11 @@ pub unsafe fn without(set: *const sigset_t, place: &mut MaybeUninit<sigset_t>) -
     }
 }
 
-/// The same of a set that the C library hands to the kernel as it is, or of one of the kernel's 8 bytes.
+/// The same of a set that the C library hands to the kernel as it is.
 ///
 /// # Safety
 /// As of sigsuspend(2).
-pub unsafe fn of_the_kernel(
+unsafe fn of_the_kernel(
     set: *const sigset_t,
     place: &mut MaybeUninit<sigset_t>,
 ) -> *const sigset_t {
@@ -88,6 +88,22 @@ pub unsafe fn of_the_kernel(
         true => unsafe { without(set, place) },
         false => set,
     }
+}
+
+/// SIGBUS in the kernel's sets, which have 8 bytes.
+const SIGBUS: u64 = 1 << (libc::SIGBUS - 1);
+
+/// A set of the kernel's without SIGBUS, in `place`, if it can be read.
+///
+/// # Safety
+/// As of the system call that it is for.
+pub unsafe fn without_in_kernel_set(set: *const u64, place: &mut u64) -> *const u64 {
+    if set.is_null() || !mode::is_signals() || !is_readable(set.cast(), size_of::<u64>()) {
+        return set;
+    }
+    // SAFETY: it is there.
+    *place = unsafe { set.read_unaligned() } & !SIGBUS;
+    place
 }
 
 /// Changes the mask of a thread, but for SIGBUS.
@@ -142,7 +158,6 @@ pub unsafe fn change_kernel_mask(
     before: *mut u64,
     next: impl Fn(*const u64, *mut u64) -> c_int,
 ) -> c_int {
-    const SIGBUS: u64 = 1 << (libc::SIGBUS - 1);
     let is_there = |set: *const u64| set.is_null() || is_readable(set.cast(), size_of::<u64>());
     // The kernel has an error for what cannot be read.
     if !mode::is_signals() || !is_there(set) {

@@ -39,7 +39,8 @@ impl Files {
     }
 
     /// Puts the kernel's mappings of the file in the place of the window of a cache, at these parts of it, and unmaps the
-    /// rest. [`forget_window`](Self::forget_window) has to follow. After an error all is as it was. Signals are masked.
+    /// rest. [`forget_window`](Self::forget_window) has to follow. After an error the window stays, and no new map finds it: somebody may
+    /// be about to write to the file. Signals are masked.
     ///
     /// # Safety
     /// Only the caller maps the window. The addresses are the program's from now on.
@@ -50,7 +51,7 @@ impl Files {
         parts: &[KernelPart],
     ) -> io::Result<()> {
         let hidden = self.table().hide(cache);
-        let (file, was) = hidden.ok_or(io::ErrorKind::Unsupported)?;
+        let file = hidden.ok_or(io::ErrorKind::Unsupported)?;
         let reservation = cache.reservation();
         // SAFETY: the caller's promise; the window has a reservation of its own.
         let replaced = unsafe {
@@ -58,10 +59,7 @@ impl Files {
                 .mmu()
                 .hand_back(reservation, || replace(&file, reservation.range(), parts))
         };
-        replaced.map_err(|error| {
-            self.table().show(cache, was);
-            crate::error::map(error.into())
-        })
+        replaced.map_err(|error| crate::error::map(error.into()))
     }
 
     /// Forgets a window in whose place are mappings of the kernel. Signals are masked.

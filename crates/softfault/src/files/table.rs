@@ -244,18 +244,11 @@ impl WindowTable {
             .count()
     }
 
-    /// No new map finds the window of a cache from now on. Its file, if it has one, and whether maps found it.
-    pub(super) fn hide(&mut self, cache: &Arc<PageCache>) -> Option<(Arc<FileStore>, bool)> {
+    /// No new map finds the window of a cache from now on. Its file, if it has one.
+    pub(super) fn hide(&mut self, cache: &Arc<PageCache>) -> Option<Arc<FileStore>> {
         let file = self.file_of(cache)?;
-        let was = core::mem::replace(&mut self.entry_of(cache)?.certain, false);
-        Some((file, was))
-    }
-
-    /// A window that was hidden is as it was.
-    pub(super) fn show(&mut self, cache: &Arc<PageCache>, was: bool) {
-        if let Some(entry) = self.entry_of(cache) {
-            entry.certain = was;
-        }
+        self.entry_of(cache)?.certain = false;
+        Some(file)
     }
 
     /// Takes the window of a cache out, mapped or not.

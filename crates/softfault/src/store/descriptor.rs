@@ -278,9 +278,9 @@ impl Descriptor {
         Ok(unsafe { stat.assume_init() })
     }
 
-    /// True of a file of tmpfs, ramfs or hugetlbfs. Unsure: true.
+    /// True of a file of tmpfs, ramfs or hugetlbfs, or of an overlay, whose files may be those of one. Unsure: true.
     pub(super) fn is_in_memory(&self) -> bool {
-        const IN_MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58F6, 0x9584_58F6];
+        const IN_MEMORY: [u64; 4] = [0x0102_1994, 0x8584_58F6, 0x9584_58F6, 0x794C_7630];
         let mut about = MaybeUninit::<libc::statfs>::zeroed();
         let to = about.as_mut_ptr() as usize;
         // SAFETY: fills the structure.

@@ -36,6 +36,8 @@ pub struct FileStore {
     mode: Mode,
     /// Immutable. A block device.
     pub(super) device: bool,
+    /// Immutable. Its times do not tell of all changes.
+    hides_stores: bool,
     /// Immutable. Byte before which the file is known to have no holes.
     dense: u64,
     /// Protected by its own sequence.
@@ -114,7 +116,10 @@ impl FileStore {
             ours: _,
         } = opened;
         file.way = way;
+        // Those in memory have no device.
+        let hides_stores = libc::major(file.opened().st_dev) == 0 && file.is_in_memory();
         let mut store = Self {
+            hides_stores,
             file: Box::new(file),
             holes,
             mode,
@@ -206,8 +211,7 @@ impl FileStore {
     /// True if stores of others to a shared mapping do not show in the file's times: of a file system in memory, which writes
     /// nothing back.
     pub(crate) fn hides_stores(&self) -> bool {
-        // These have no device.
-        libc::major(self.file.opened().st_dev) == 0 && self.file.is_in_memory()
+        self.hides_stores
     }
 
     /// True if it has a name in some directory. Unsure: true.
