@@ -60,14 +60,14 @@ pub unsafe extern "C" fn softfault_mremap(
         if new == old {
             return Ok(old_address);
         }
-        let is_one = parts.iter().all(|part| part.access == parts[0].access);
-        if new.end > old.end && !is_one {
-            let text = "some of the old pages are writable, and some are read-only";
-            return Err(Failure::new(libc::EFAULT, text));
-        }
+        let are_alike = parts.iter().all(|part| part.access == parts[0].access);
         drop(parts);
-        if !maps::is_one_map(&old) || !is_one {
+        if !maps::is_one_map(&old) {
             if new.end > old.end {
+                if !are_alike {
+                    let text = "some of the old pages are writable, and some are read-only";
+                    return Err(Failure::new(libc::EFAULT, text));
+                }
                 return grow_part(&old, new_size, flags & libc::MREMAP_MAYMOVE != 0);
             }
             let gone = new.end..old.end;

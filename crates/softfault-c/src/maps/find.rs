@@ -2,7 +2,7 @@
 
 use super::calls::Call;
 use super::window::Access;
-use super::{Arc, MmapRaw, NotMapped, Range, common, look};
+use super::{Arc, Maps, MmapRaw, NotMapped, Range, common, look};
 use crate::access::{PAGE_SIZE, whole_pages};
 
 /// A part of a range, and the map that has it.
@@ -33,7 +33,30 @@ impl Part {
 
     /// The maps that have a range, in its order.
     pub(crate) fn of(range: &Range<usize>) -> Result<Vec<Self>, NotMapped> {
+        Self::among(&look(), range)
+    }
+
+    /// A range as a part of one map, if one has all of it: its runs may differ in their protection, or have other maps, too.
+    pub(crate) fn of_one(range: &Range<usize>) -> Result<Option<Self>, NotMapped> {
         let maps = look();
+        // If none has it, all of it may still be mapped.
+        let parts = Self::among(&maps, range)?;
+        let (Some(first), Some(window)) = (parts.into_iter().next(), maps.window(range.start))
+        else {
+            return Ok(None);
+        };
+        let mapped = window.one_of_all(range);
+        Ok(mapped.map(|mapped| Self {
+            map: mapped.map.clone(),
+            range: range.clone(),
+            made: mapped.access,
+            access: first.access,
+            call: window.calls.begin(pages_of(range)),
+        }))
+    }
+
+    /// The maps that have a range, in its order.
+    fn among(maps: &Maps, range: &Range<usize>) -> Result<Vec<Self>, NotMapped> {
         let mut parts = Vec::with_capacity(1);
         let mut at = range.start;
         while at < range.end {
@@ -78,9 +101,9 @@ pub(crate) fn has_any(pages: &Range<usize>) -> bool {
     })
 }
 
-/// True if the pages are those that a map was made for, and it has lost none.
+/// True if the pages are those that a map was made for, it has lost none, and all may be used alike.
 pub(crate) fn is_one_map(pages: &Range<usize>) -> bool {
     let maps = look();
     let window = maps.window(pages.start);
-    window.is_some_and(|window| window.exact(pages).is_some())
+    window.is_some_and(|window| window.exact_access(pages).is_some())
 }

@@ -106,18 +106,9 @@ impl Maps {
 
 /// Brings a range of one map into memory and keeps it there.
 pub(crate) fn pin(range: &Range<usize>) -> Result<(), Failure> {
-    let parts = Part::of(range).map_err(|NotMapped| Failure::not_mapped())?;
-    // Its parts may differ in their protection.
-    let of_one = |other: &Part| Arc::ptr_eq(&other.map, &parts[0].map);
-    if parts.is_empty() || !parts.iter().all(of_one) {
-        return Err(Failure::invalid(
-            "the range is not within one map: pin each map alone",
-        ));
-    }
-    let part = Part {
-        range: range.clone(),
-        ..part_of(&parts[0])
-    };
+    let part = Part::of_one(range).map_err(|NotMapped| Failure::not_mapped())?;
+    let part = part
+        .ok_or_else(|| Failure::invalid("the range is not within one map: pin each map alone"))?;
     let kept = KeptRange::new(&part, KeepReason::Pinned)?;
     kept.enter().map_err(|NotMapped| Failure::not_mapped())
 }

@@ -199,7 +199,13 @@ impl Taken {
             let window = maps
                 .window_mut(pages.start)
                 .ok_or_else(Failure::not_mapped)?;
-            let access = window.access(pages.start).ok_or_else(Failure::not_mapped)?;
+            window.at(pages.start).ok_or_else(Failure::not_mapped)?;
+            let not_whole = || {
+                Failure::unsupported(
+                    "this works only on a whole map, as softfault_mmap has made it",
+                )
+            };
+            let access = window.exact_access(pages).ok_or_else(not_whole)?;
             let mapped = window.take(pages, |window, mapped| {
                 if window.keeps(&mapped.map, |kept| kept.why == KeepReason::Pinned) {
                     return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
@@ -210,11 +216,7 @@ impl Taken {
                     false => Ok(()),
                 }
             });
-            let mapped = mapped.ok_or_else(|| {
-                Failure::unsupported(
-                    "this works only on a whole map, as softfault_mmap has made it",
-                )
-            })??;
+            let mapped = mapped.ok_or_else(not_whole)??;
             let is_of = |kept: &mut KeptRange| kept.is_of(&mapped.map);
             let kept: Vec<_> = window.kept.extract_if(.., is_of).collect();
             if window.is_empty() {

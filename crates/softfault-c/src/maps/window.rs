@@ -7,6 +7,9 @@
 //!
 //! A run is pages that the same maps have. So a look-up of an address takes one step, however many maps of a file
 //! there are.
+//!
+//! Maps of a file that the engine writes to show one window with those that only read it. A call by address may be for any of
+//! them, so it is for one that may be written to, if there is one.
 
 use super::calls::Calls;
 use super::common;
@@ -66,8 +69,34 @@ struct Run {
     end: usize,
     /// By their numbers; the last that was mapped is the last. At least one.
     owners: Vec<u64>,
+    /// Those of them that were made to be written to, in the same order.
+    writers: Vec<u64>,
     /// Whether they may be written to, if not as their map was made. Then no other map has them.
     changed: Option<bool>,
+}
+
+impl Run {
+    /// To which its owners are added.
+    fn until(end: usize) -> Self {
+        Self {
+            end,
+            owners: Vec::new(),
+            writers: Vec::new(),
+            changed: None,
+        }
+    }
+
+    fn add(&mut self, number: u64, writable: bool) {
+        self.owners.push(number);
+        if writable {
+            self.writers.push(number);
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.owners.retain(|&owner| owner != number);
+        self.writers.retain(|&owner| owner != number);
+    }
 }
 
 /// The addresses that no other map has, and the maps there. Protected by the lock of the table.
@@ -138,23 +167,16 @@ impl Window {
 
     pub(super) fn enter(&mut self, mapped: Mapped) {
         let (number, pages) = (self.next, mapped.range.clone());
+        let writable = mapped.access.writable;
         self.next += 1;
         self.maps.insert(number, mapped);
         self.split(pages.start);
         self.split(pages.end);
         for gap in self.uncovered(&pages) {
-            let owners = Vec::new();
-            self.runs.insert(
-                gap.start,
-                Run {
-                    end: gap.end,
-                    owners,
-                    changed: None,
-                },
-            );
+            self.runs.insert(gap.start, Run::until(gap.end));
         }
         for (_, run) in self.runs.range_mut(pages) {
-            run.owners.push(number);
+            run.add(number, writable);
         }
     }
 
@@ -167,6 +189,7 @@ impl Window {
             let above = Run {
                 end: run.end,
                 owners: run.owners.clone(),
+                writers: run.writers.clone(),
                 changed: run.changed,
             };
             run.end = at;
@@ -191,10 +214,10 @@ impl Window {
         }
     }
 
-    /// The run that an address is in, and a map that has it.
+    /// The run that an address is in, and a map that has it: the last that was made to be written to, or the last.
     pub(super) fn at(&self, at: usize) -> Option<(&Mapped, Range<usize>)> {
         let (&start, run) = self.runs.range(..=at).next_back()?;
-        let owner = run.owners.last()?;
+        let owner = run.writers.last().or(run.owners.last())?;
         (at < run.end).then(|| (&self.maps[owner], start..run.end))
     }
 
@@ -207,6 +230,21 @@ impl Window {
             writable: changed.unwrap_or(access.writable),
             ..access
         })
+    }
+
+    /// A map that has all of some pages: one that was made to be written to, if possible.
+    pub(super) fn one_of_all(&self, pages: &Range<usize>) -> Option<&Mapped> {
+        if !self.uncovered(pages).is_empty() {
+            return None;
+        }
+        let (&start, first) = self.runs.range(..=pages.start).next_back()?;
+        let has_all = |number: &&u64| {
+            let mut runs = self.runs.range(start..pages.end);
+            runs.all(|(_, run)| run.owners.contains(number))
+        };
+        let (writers, owners) = (first.writers.iter(), first.owners.iter());
+        let found = writers.rev().chain(owners.rev()).find(has_all)?;
+        Some(&self.maps[found])
     }
 
     /// The parts of some pages that are of shared maps: of one for each page.
@@ -265,13 +303,10 @@ impl Window {
             return;
         };
         for gap in self.uncovered(pages) {
-            let run = Run {
-                end: gap.end,
-                owners: vec![number],
-                changed: None,
-            };
             let mapped = self.maps.get_mut(&number).expect("it has a number");
             mapped.left += gap.len();
+            let mut run = Run::until(gap.end);
+            run.add(number, mapped.access.writable);
             self.runs.insert(gap.start, run);
         }
         self.set_writable(pages, writable);
@@ -301,6 +336,19 @@ impl Window {
         let (_, run) = self.runs.range(..=pages.start).next_back()?;
         let mut owners = run.owners.iter().rev();
         owners.find(|owner| self.maps[owner].is(pages)).copied()
+    }
+
+    /// The protection of that map, if it is the same for all of the pages.
+    pub(super) fn exact_access(&self, pages: &Range<usize>) -> Option<Access> {
+        let made = self.maps[&self.exact(pages)?].access;
+        let runs = self.runs.range(pages.clone());
+        let mut writable = runs.map(|(_, run)| run.changed.unwrap_or(made.writable));
+        let first = writable.next()?;
+        let access = Access {
+            writable: first,
+            ..made
+        };
+        writable.all(|other| other == first).then_some(access)
     }
 
     /// Takes out the map that was made for these pages, and has lost none, if `may` says so of it.
@@ -340,7 +388,7 @@ impl Window {
         let mut touched = Vec::new();
         for (&start, run) in self.runs.range_mut(pages.clone()) {
             let number = choose(&run.owners);
-            run.owners.retain(|&owner| owner != number);
+            run.remove(number);
             let mapped = self.maps.get_mut(&number).expect("an owner is a map");
             mapped.left -= run.end - start;
             touched.push(number);

@@ -1,10 +1,8 @@
 //! Files that end, or are closed.
 
 use crate::twin::{
-    Arguments, DEFAULT, Engine, PAGE, READ, Twin, WRITE, answer, file, of_file, own_engine, text,
-    unmap,
+    Arguments, DEFAULT, PAGE, READ, Twin, WRITE, answer, file, of_file, own_engine, text, unmap,
 };
-use softfault_c::engine::{SOFTFAULT_COHERENCE_ENGINE, softfault_engine_new};
 use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
@@ -110,7 +108,7 @@ fn written_bytes_are_in_the_file() {
 fn written_bytes_are_in_the_file_when_one_of_two_maps_goes() {
     let _turn = crate::twin::turn();
     let made = crate::twin::aged_file(8 * PAGE);
-    let engine = writing_engine();
+    let engine = crate::twin::writing_engine();
     let arguments = of_file(&made, 8, WRITE, libc::MAP_SHARED);
     let first = arguments.ours(engine).unwrap();
     let second = arguments.ours(engine).unwrap();
@@ -206,15 +204,4 @@ fn pinned_for_a_call(addr: *mut core::ffi::c_void) {
         libc::close(pipe[0]);
         libc::close(pipe[1]);
     }
-}
-
-/// An engine that serves maps which write to their files.
-fn writing_engine() -> Engine {
-    let mut options = crate::twin::engine_options();
-    options.memory = 64 << 20;
-    options.coherence = SOFTFAULT_COHERENCE_ENGINE;
-    // SAFETY: a structure of its size.
-    let engine = unsafe { softfault_engine_new(&options) };
-    assert!(!engine.is_null(), "{}", text());
-    Engine(engine)
 }

@@ -1,6 +1,7 @@
 //! The answers of the C functions, beside the kernel's own answers for the same arguments.
 
 mod arguments;
+mod beside;
 mod calls;
 mod ends;
 mod fixed;

@@ -1,7 +1,9 @@
 //! A map of ours and one of the kernel's, of the same.
 
 use core::ffi::{c_int, c_void};
-use softfault_c::engine::{SOFTFAULT_BY_KERNEL_NO, SOFTFAULT_READS_DIRECT};
+use softfault_c::engine::{
+    SOFTFAULT_BY_KERNEL_NO, SOFTFAULT_COHERENCE_ENGINE, SOFTFAULT_READS_DIRECT,
+};
 use softfault_c::engine::{softfault_engine, softfault_engine_new, softfault_engine_options};
 use softfault_c::error::softfault_error;
 use softfault_c::mmap::{softfault_map_options, softfault_mmap_ex};
@@ -74,6 +76,17 @@ pub fn own_engine() -> Engine {
         assert!(!engine.is_null(), "{}", text());
         Engine(engine)
     })
+}
+
+/// An engine that serves maps which write to their files.
+pub fn writing_engine() -> Engine {
+    let mut options = engine_options();
+    options.memory = 64 << 20;
+    options.coherence = SOFTFAULT_COHERENCE_ENGINE;
+    // SAFETY: a structure of its size.
+    let engine = unsafe { softfault_engine_new(&options) };
+    assert!(!engine.is_null(), "{}", text());
+    Engine(engine)
 }
 
 /// The default engine, by which the kernel maps small files.
