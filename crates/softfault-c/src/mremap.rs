@@ -75,17 +75,13 @@ pub unsafe extern "C" fn softfault_mremap(
             return Ok(old_address);
         }
         let mut taken = Taken::of(&old)?;
-        if taken.access_changed {
-            // New pages get the protection of the rest.
-            let known = taken.map.protect(taken.access.writable);
-            if let Err(error) = known {
-                taken.enter(None);
-                return Err(error.into());
-            }
+        if let Err(error) = taken.know_access() {
+            taken.enter(None);
+            return Err(error.into());
         }
         let options = RemapOptions::new().may_move(flags & libc::MREMAP_MAYMOVE != 0);
         // A window that is only read ends with its file.
-        let bytes = match taken.access.shared && !taken.access.writable {
+        let bytes = match taken.made.shared && !taken.made.writable {
             true => new_size,
             false => whole_pages(new_size),
         };

@@ -64,15 +64,22 @@ fn change() -> RwLockWriteGuard<'static, Maps> {
 
 /// Enters a map, which has been asked for so many bytes; answers its first address.
 pub(crate) fn enter(map: MmapRaw, asked: usize, access: Access) -> usize {
+    enter_mapped(Mapped::new(map, asked, access), access.writable)
+}
+
+/// The same; all of it may be written to now, or not, however it was made.
+fn enter_mapped(mapped: Mapped, writable: bool) -> usize {
     fork::watch();
-    let window = map.window();
-    let mapped = Mapped::new(map, asked, access);
-    let start = mapped.range().start;
+    let window = mapped.map.window();
+    let (pages, made) = (mapped.range().clone(), mapped.access);
     let mut maps = change();
     let entry = maps.windows.entry(window.start);
     let entry = entry.or_insert_with(|| Window::new(window));
     entry.enter(mapped);
-    start
+    if writable != made.writable {
+        entry.set_writable(&pages, writable);
+    }
+    pages.start
 }
 
 impl Maps {

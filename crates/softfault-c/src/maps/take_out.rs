@@ -7,6 +7,7 @@ use super::window::{Access, Mapped, Unmapped};
 use super::{Arc, Maps, MmapRaw, NotMapped, Range, change, common};
 use crate::failure::Failure;
 use core::cell::Cell;
+use std::io;
 
 /// Unmaps pages, all of which are mapped.
 pub(crate) fn unmap(pages: &Range<usize>) -> Result<(), NotMapped> {
@@ -183,8 +184,10 @@ impl Drop for Away {
 pub(crate) struct Taken {
     pub(crate) map: MmapRaw,
     pub(crate) access: Access,
-    /// That is by mprotect, and the map knows only its first protection.
-    pub(crate) access_changed: bool,
+    /// As the map was made.
+    pub(crate) made: Access,
+    /// What the map itself knows of its protection.
+    known: bool,
     asked: usize,
     locked: Vec<Range<usize>>,
     start: usize,
@@ -230,14 +233,14 @@ impl Taken {
             .map(|kept| kept.range.clone())
             .collect();
         kept.into_iter().for_each(KeptRange::release);
-        let access_changed = mapped.access != access;
-        let map = mapped.map;
+        let (map, made, known) = (mapped.map, mapped.access, mapped.known);
         // Nobody finds it any more, and nobody had it when it was taken out.
         let map = Arc::into_inner(map).ok_or_else(in_use)?;
         Ok(Self {
             map,
             access,
-            access_changed,
+            made,
+            known,
             asked: pages.len(),
             locked,
             start: pages.start,
@@ -245,10 +248,22 @@ impl Taken {
         })
     }
 
+    /// Has the map know its protection, so that new pages get that of the rest: mprotect changes parts, of which it knows
+    /// nothing.
+    pub(crate) fn know_access(&mut self) -> io::Result<()> {
+        if self.known != self.access.writable {
+            self.map.protect(self.access.writable)?;
+            self.known = self.access.writable;
+        }
+        Ok(())
+    }
+
     /// Enters it again, with so many bytes, or as many as it had; answers where it is.
     pub(crate) fn enter(self, asked: Option<usize>) -> usize {
         let asked = asked.unwrap_or(self.asked);
-        let start = super::enter(self.map, asked, self.access);
+        let mut mapped = Mapped::new(self.map, asked, self.made);
+        mapped.known = self.known;
+        let start = super::enter_mapped(mapped, self.access.writable);
         drop(self.away);
         let moved = |range: &Range<usize>| {
             let (from, to) = (range.start - self.start, range.end - self.start);

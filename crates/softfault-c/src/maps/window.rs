@@ -37,6 +37,8 @@ pub(crate) struct Mapped {
     left: usize,
     /// As it was made; the runs have later changes by `mprotect`. Immutable.
     pub(super) access: Access,
+    /// What `map` itself knows of its protection: new pages of it may be written to, or not. Immutable.
+    pub(super) known: bool,
     /// It is private memory of the engine's whose untouched pages are zeros. Immutable.
     pub(super) zeros: bool,
 }
@@ -51,6 +53,7 @@ impl Mapped {
             left: range.len(),
             range,
             access,
+            known: access.writable,
         }
     }
 

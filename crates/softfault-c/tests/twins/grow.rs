@@ -16,8 +16,8 @@ use softfault_c::pin::{softfault_pin, softfault_unpin};
 
 const PAGES: usize = 8;
 
-/// Lets a part of both grow, which goes elsewhere; where it is then.
-fn grow(twin: &Twin, part: &Range<usize>, pages: usize) -> Twin {
+/// Lets a part of both grow, which goes elsewhere, or all of them grow or shrink; where it is then.
+pub fn grow(twin: &Twin, part: &Range<usize>, pages: usize) -> Twin {
     let (ours, kernels) = twin.at(part.start);
     let (old, new) = (part.len() * PAGE, pages * PAGE);
     // SAFETY: the test goes on with the new addresses.
@@ -28,7 +28,7 @@ fn grow(twin: &Twin, part: &Range<usize>, pages: usize) -> Twin {
         )
     };
     assert_ne!(ours, libc::MAP_FAILED, "{part:?}: {}", text());
-    assert_ne!(kernels, libc::MAP_FAILED);
+    assert_ne!(kernels, libc::MAP_FAILED, "{}", errno());
     Twin {
         ours: ours.cast(),
         kernels: kernels.cast(),

@@ -1,5 +1,6 @@
 //! mprotect of parts.
 
+use crate::grow::grow;
 use crate::twin::{
     Answer, Arguments, PAGE, READ, Twin, WRITE, anonymous, answer, errno, file, of_file,
     own_engine, pipe, text,
@@ -216,6 +217,35 @@ fn a_map_whose_parts_differ_does_not_grow() {
         last.write_volatile(1);
         assert_eq!(softfault_munmap(grown, new), 0);
         libc::munmap(kernels, old);
+    }
+}
+
+/// What a map was made for stays known when it becomes longer or shorter while it may only be read.
+#[test]
+fn a_map_that_was_remapped_is_written_to_again() {
+    let _turn = crate::twin::turn();
+    let made = file(2 * PAGES * PAGE);
+    for (arguments, _) in kinds(&made) {
+        for pages in [PAGES - 2, PAGES + 3] {
+            let twin = Twin::of(arguments, own_engine());
+            assert_eq!(protect(&twin, &(0..PAGES), READ), (Ok(()), Ok(())));
+            let twin = grow(&twin, &(0..twin.length / PAGE), pages);
+            let (ours, _) = twin.at(0);
+            // SAFETY: refused, or the twin's bytes are the same.
+            let wrote = unsafe { softfault_write_at(ours, b"a".as_ptr().cast(), 1) };
+            assert_eq!((wrote, errno()), (-1, libc::EACCES));
+            let said = protect(&twin, &(0..pages), WRITE);
+            assert_eq!(said, (Ok(()), Ok(())), "{arguments:?}: {}", text());
+            twin.write(PAGE + 7, 77);
+            twin.write((pages - 1) * PAGE, 78);
+            // New pages are as the rest.
+            let pages = pages + 2;
+            let twin = grow(&twin, &(0..twin.length / PAGE), pages);
+            twin.write((pages - 1) * PAGE, 79);
+            assert_eq!(protect(&twin, &(0..pages), READ), (Ok(()), Ok(())));
+            twin.same(0, pages);
+            assert_eq!(twin.unmap(0, pages), (Ok(()), Ok(())), "{}", text());
+        }
     }
 }
 
