@@ -80,10 +80,14 @@ pub unsafe extern "C" fn softfault_mremap(
             return Err(error.into());
         }
         let options = RemapOptions::new().may_move(flags & libc::MREMAP_MAYMOVE != 0);
-        // A window that is only read ends with its file.
-        let bytes = match taken.made.shared && !taken.made.writable {
-            true => new_size,
-            false => whole_pages(new_size),
+        // A window that is only read ends with its file; its last page is mapped all the same.
+        let bytes = match (
+            taken.made.shared && !taken.made.writable,
+            taken.map.longest(),
+        ) {
+            (true, Some(longest)) if new_size <= whole_pages(longest) => new_size.min(longest),
+            (true, _) => new_size,
+            (false, _) => whole_pages(new_size),
         };
         // SAFETY: the caller has the map to itself, and nobody finds it.
         let remapped = unsafe { taken.map.remap(bytes, options) };

@@ -1,7 +1,8 @@
 //! Files that end, or are closed.
 
 use crate::twin::{
-    Arguments, DEFAULT, PAGE, READ, Twin, WRITE, answer, file, of_file, own_engine, text, unmap,
+    Arguments, DEFAULT, PAGE, READ, Twin, WRITE, answer, errno, file, of_file, own_engine, text,
+    unmap,
 };
 use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::mremap::softfault_mremap;
@@ -203,5 +204,35 @@ fn pinned_for_a_call(addr: *mut core::ffi::c_void) {
         assert_eq!(softfault_unpin(addr, 10), 0, "{}", text());
         libc::close(pipe[0]);
         libc::close(pipe[1]);
+    }
+}
+
+/// A window ends with its file, and its last page is all of it a map's.
+#[test]
+fn a_map_grows_to_the_last_page_of_its_file() {
+    let _turn = crate::twin::turn();
+    const WHOLE: usize = 512;
+    for tail in [1, 100, PAGE] {
+        let made = file(WHOLE * PAGE + tail);
+        for engine in [DEFAULT, own_engine()] {
+            for pages in [1, WHOLE] {
+                let arguments = of_file(&made, pages, READ, libc::MAP_SHARED);
+                let twin = Twin::of(arguments, engine);
+                twin.same(0, pages);
+                let twin = crate::grow::grow(&twin, &(0..pages), WHOLE + 1);
+                twin.same(0, WHOLE + 1);
+                pinned_for_a_call(twin.at(WHOLE).0.wrapping_byte_add(PAGE - 10));
+                let twin = crate::grow::grow(&twin, &(0..WHOLE + 1), WHOLE);
+                let twin = crate::grow::grow(&twin, &(0..WHOLE), WHOLE + 1);
+                twin.same(0, WHOLE + 1);
+                let gone = twin.unmap(0, WHOLE + 1);
+                assert_eq!(gone, (Ok(()), Ok(())), "{}", text());
+            }
+        }
+        let map = of_file(&made, 1, READ, libc::MAP_SHARED).ours(own_engine());
+        // SAFETY: it fails.
+        let said = unsafe { softfault_mremap(map.unwrap(), PAGE, (WHOLE + 2) * PAGE, 0) };
+        assert_eq!((said, errno()), (libc::MAP_FAILED, libc::EINVAL));
+        unmap(map.unwrap(), PAGE);
     }
 }

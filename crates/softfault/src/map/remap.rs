@@ -25,6 +25,16 @@ impl Mmap {
         }
     }
 
+    /// The bytes that the map can have, if it shows a window of the engine, which ends with its file.
+    pub(crate) fn longest(&self) -> Option<usize> {
+        let MmapKind::Managed(file) = &self.kind else {
+            return None;
+        };
+        let cache = file.cache();
+        let skip = self.start - cache.addresses().start;
+        Some((cache.end() as usize).saturating_sub(skip))
+    }
+
     /// Changes the length of the map to `new_len` bytes; its first byte stays the same. The engine
     /// maps whole files: the map of a file that it serves can grow up to the end of the file, and keeps
     /// its address.
@@ -34,12 +44,10 @@ impl Mmap {
     /// another address.
     pub unsafe fn remap(&mut self, new_len: usize, options: RemapOptions) -> io::Result<()> {
         self.addresses(0..self.len)?;
+        let longest = self.longest();
         match &mut self.kind {
-            MmapKind::Managed(file) => {
-                let cache = file.cache();
-                let skip = self.start - cache.addresses().start;
-                let rest = (cache.end() as usize).saturating_sub(skip);
-                if new_len > rest {
+            MmapKind::Managed(_) => {
+                if longest.is_some_and(|longest| new_len > longest) {
                     return Err(past_end());
                 }
                 self.resize(new_len);

@@ -152,6 +152,16 @@ impl MmapRaw {
         }
     }
 
+    /// The bytes that a map which only reads can grow to, if its file's end is a limit: then calls reach only as far, and a
+    /// touch to the end of the page.
+    #[doc(hidden)]
+    pub fn longest(&self) -> Option<usize> {
+        match &self.0 {
+            Raw::Read(map) => map.longest(),
+            Raw::Write(_) => None,
+        }
+    }
+
     /// `mprotect(2)` of a private map, or of one that the kernel serves: makes it writable or read-only.
     #[doc(hidden)]
     pub fn protect(&mut self, writable: bool) -> io::Result<()> {
