@@ -1,15 +1,20 @@
 //! Copies in and out, with errors as values; system calls on memory that may not be resident.
 
-use crate::access::bytes;
+use crate::access::{PAGE_SIZE, bytes};
 use crate::boundary::answer;
 use crate::failure::Failure;
 use crate::maps::{NotMapped, Part};
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
+use core::ops::Range;
 use libc::ssize_t;
+use softfault::FaultError;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::FromRawFd;
+
+/// Bytes that are copied at a time.
+const STEP: usize = 1 << 20;
 
 /// Copies length bytes of a map to buffer. Errors are values here, not signals.
 ///
@@ -33,13 +38,14 @@ pub unsafe extern "C" fn softfault_read_at(
     answer(-1, || {
         let length = checked(buffer, length)?;
         each_part(addr, length, |part, done| {
-            let (offsets, into) = (part.offsets(), buffer.cast::<u8>());
-            // SAFETY: the caller's: there are `length` bytes, and the parts have as many together.
-            let copied = unsafe {
-                part.map
-                    .copy_out(offsets.start, (into.add(done), offsets.len()))
-            };
-            Ok(copied?)
+            by_steps(part, |step, before| {
+                let into = buffer.cast::<u8>();
+                // SAFETY: the caller's: there are `length` bytes, and the parts have as many together.
+                unsafe {
+                    let into = into.add(done + before);
+                    part.map.copy_out(step.start, (into, step.len()))
+                }
+            })
         })
     })
 }
@@ -70,13 +76,14 @@ pub unsafe extern "C" fn softfault_write_at(
         let length = checked(buffer, length)?;
         each_part(addr, length, |part, done| {
             may_write(part)?;
-            let (offsets, from) = (part.offsets(), buffer.cast::<u8>());
-            // SAFETY: the caller's: there are `length` bytes, and the parts have as many together.
-            let copied = unsafe {
-                part.map
-                    .copy_in(offsets.start, (from.add(done), offsets.len()))
-            };
-            Ok(copied?)
+            by_steps(part, |step, before| {
+                let from = buffer.cast::<u8>();
+                // SAFETY: the caller's: there are `length` bytes, and the parts have as many together.
+                unsafe {
+                    let from = from.add(done + before);
+                    part.map.copy_in(step.start, (from, step.len()))
+                }
+            })
         })
     })
 }
@@ -178,6 +185,30 @@ fn each_part(
         }
     }
     Ok(done as ssize_t)
+}
+
+/// Copies a part in steps, each of which `copy` is told by its offsets in the map, with the bytes before it. A step that fails
+/// is copied again page by page, so that the bytes before the error count. An error if there are none.
+fn by_steps(
+    part: &Part,
+    mut copy: impl FnMut(Range<usize>, usize) -> Result<usize, FaultError>,
+) -> Result<usize, Failure> {
+    let offsets = part.offsets();
+    let start = part.map.as_ptr() as usize;
+    let (mut at, mut by_pages_until) = (offsets.start, offsets.start);
+    while at < offsets.end {
+        let by_pages = at < by_pages_until;
+        let size = if by_pages { PAGE_SIZE } else { STEP };
+        let step = at..offsets.end.min(at + size - (start + at) % size);
+        match copy(step.clone(), at - offsets.start) {
+            Ok(count) if count < step.len() => return Ok(at + count - offsets.start),
+            Ok(_) => at = step.end,
+            Err(_) if !by_pages => by_pages_until = step.end,
+            Err(error) if at == offsets.start => return Err(error.into()),
+            Err(_) => break,
+        }
+    }
+    Ok(at - offsets.start)
 }
 
 /// The caller's descriptor, which stays open.

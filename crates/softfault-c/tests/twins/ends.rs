@@ -236,3 +236,65 @@ fn a_map_grows_to_the_last_page_of_its_file() {
         unmap(map.unwrap(), PAGE);
     }
 }
+
+/// What was copied before the end of a file counts, as it does for the kernel's write(2) and read(2).
+#[test]
+fn bytes_before_an_error_count() {
+    let _turn = crate::twin::turn();
+    const PAGES: usize = 600;
+    let sink = file(0);
+    for bytes in [PAGE, 256 * PAGE, 300 * PAGE + 77] {
+        for (engine, prot, flags) in [
+            (own_engine(), READ, libc::MAP_PRIVATE),
+            (own_engine(), READ, libc::MAP_SHARED),
+            (own_engine(), WRITE, libc::MAP_PRIVATE),
+            (own_engine(), WRITE, libc::MAP_SHARED),
+            (DEFAULT, READ, libc::MAP_PRIVATE),
+            (DEFAULT, WRITE, libc::MAP_PRIVATE),
+            (crate::twin::writing_engine(), WRITE, libc::MAP_SHARED),
+        ] {
+            // Bytes that are written behind its end may stay in its last page.
+            let made = file(bytes);
+            let twin = Twin::of(of_file(&made, PAGES, prot, flags), engine);
+            for start in [0, 3 * PAGE - 5, bytes.next_multiple_of(PAGE)] {
+                let at = |map: *mut u8| map.wrapping_add(start).cast();
+                let len = PAGES * PAGE - start;
+                let mut copy = vec![0_u8; len];
+                // A map that the kernel serves has EIO behind the end: it does not tell that from a failed read.
+                let done = |count: isize| match count {
+                    -1 if errno() == libc::EIO => Err(libc::EFAULT),
+                    -1 => Err(errno()),
+                    count => Ok(count),
+                };
+                // SAFETY: so many bytes, in the buffer and in the map.
+                let ours = done(unsafe {
+                    softfault_read_at(at(twin.ours), copy.as_mut_ptr().cast(), len)
+                });
+                // SAFETY: the kernel looks where it may read.
+                let kernel =
+                    done(unsafe { libc::pwrite(sink.as_raw_fd(), at(twin.kernels), len, 0) });
+                let case = format!("{bytes} {prot} {flags} {start}: {}", text());
+                assert_eq!(ours, kernel, "{case}");
+                if let Ok(count) = ours {
+                    let mut same = vec![0_u8; count as usize];
+                    std::os::unix::fs::FileExt::read_exact_at(&sink, &mut same, 0).unwrap();
+                    assert!(copy[..count as usize] == same, "{case}");
+                }
+                if prot == READ {
+                    continue;
+                }
+                let bytes = vec![start as u8 + 1; len];
+                // SAFETY: so many bytes, in the buffer and in the map.
+                let ours =
+                    done(unsafe { softfault_write_at(at(twin.ours), bytes.as_ptr().cast(), len) });
+                let from = file(0);
+                std::os::unix::fs::FileExt::write_all_at(&from, &bytes, 0).unwrap();
+                // SAFETY: the kernel looks where it may write.
+                let kernel =
+                    done(unsafe { libc::pread(from.as_raw_fd(), at(twin.kernels), len, 0) });
+                assert_eq!(ours, kernel, "{case}: {}", text());
+            }
+            assert_eq!(twin.unmap(0, PAGES), (Ok(()), Ok(())), "{}", text());
+        }
+    }
+}
