@@ -73,7 +73,7 @@ unsafe extern "C" fn resume_child() {
             window.changing = None;
             window.giving_back.clear();
             window.calls.forget();
-            window.kept.iter_mut().for_each(KeptRange::forget_lock);
+            window.kept.iter_mut().for_each(KeptRange::inherit);
         }
     }
 }

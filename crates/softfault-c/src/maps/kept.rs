@@ -10,7 +10,9 @@ use softfault::{FaultError, Kept};
 pub(super) enum KeepReason {
     Pinned,
     Locked,
-    /// In a child of fork: locked by its parent, and not here. Released with the pages' mapping.
+    /// In a child of fork: pinned by its parent, and not here. The child may end it, and it goes with the pages' mapping.
+    PinnedByParent,
+    /// The same of a lock, which ends with the pages' mapping only.
     LockedByParent,
 }
 
@@ -56,11 +58,12 @@ impl KeptRange {
         Arc::ptr_eq(&self.map, map)
     }
 
-    /// In a child of fork, which inherits no lock.
-    pub(super) fn forget_lock(&mut self) {
-        if self.why == KeepReason::Locked {
-            self.why = KeepReason::LockedByParent;
-        }
+    /// In a child of fork, which inherits neither pins nor locks.
+    pub(super) fn inherit(&mut self) {
+        self.why = match self.why {
+            KeepReason::Pinned | KeepReason::PinnedByParent => KeepReason::PinnedByParent,
+            KeepReason::Locked | KeepReason::LockedByParent => KeepReason::LockedByParent,
+        };
     }
 
     pub(super) fn release(self) {
@@ -119,8 +122,11 @@ pub(crate) fn unpin(range: &Range<usize>) -> Result<(), Failure> {
         let mut maps = change();
         let window = maps.window_mut(range.start);
         let window = window.ok_or_else(Failure::not_mapped)?;
-        let is_it = |kept: &KeptRange| kept.why == KeepReason::Pinned && kept.range == *range;
-        let place = window.kept.iter().rposition(is_it);
+        let last = |why: KeepReason| {
+            let is_it = |kept: &KeptRange| kept.why == why && kept.range == *range;
+            window.kept.iter().rposition(is_it)
+        };
+        let place = last(KeepReason::Pinned).or_else(|| last(KeepReason::PinnedByParent));
         let place = place.ok_or_else(|| Failure::invalid("no pin has this address and length"))?;
         window.kept.swap_remove(place)
     };
@@ -220,7 +226,7 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
                 return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
             }
             KeepReason::Locked => locked.push(part),
-            KeepReason::LockedByParent => {}
+            KeepReason::PinnedByParent | KeepReason::LockedByParent => {}
         }
     }
     Ok(locked)
@@ -256,7 +262,9 @@ pub(super) fn unmapped(kept: Vec<KeptRange>, gone: &[Range<usize>]) {
     for kept in kept {
         let mut rest = match kept.why {
             KeepReason::Locked => vec![kept.range.clone()],
-            KeepReason::Pinned | KeepReason::LockedByParent => Vec::new(),
+            KeepReason::Pinned | KeepReason::PinnedByParent | KeepReason::LockedByParent => {
+                Vec::new()
+            }
         };
         for gone in gone {
             rest = without(&rest, gone);

@@ -282,3 +282,83 @@ fn a_child_has_a_map_that_the_parent_was_remapping() {
     });
     unmap(map as *mut _, 4 * PAGE);
 }
+
+/// What the child of a fork says, which ends without cleaning up.
+fn child_says(calls: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child has one thread, as it is meant to.
+    unsafe {
+        let pid = libc::fork();
+        assert!(pid >= 0);
+        if pid == 0 {
+            libc::alarm(300);
+            libc::_exit(calls());
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
+        assert!(libc::WIFEXITED(status), "{status:#x}");
+        libc::WEXITSTATUS(status)
+    }
+}
+
+/// A pin is the parent's, and keeps no map of the child's as it is; the child's own do.
+#[test]
+fn a_child_remaps_what_its_parent_has_pinned() {
+    let _turn = crate::twin::turn();
+    let made = file(PAGES * PAGE);
+    for arguments in [
+        anonymous(PAGES),
+        of_file(&made, PAGES, WRITE, libc::MAP_PRIVATE),
+    ] {
+        let map = arguments.ours(own_engine()).unwrap();
+        let at = |page: usize| map.wrapping_byte_add(page * PAGE);
+        // SAFETY: within the map.
+        unsafe { at(2).cast::<u8>().write_volatile(42) };
+        for _ in 0..2 {
+            assert_eq!(softfault_pin(at(1), 3 * PAGE), 0);
+        }
+        let remap = |page: usize, from: usize, to: usize| {
+            let flags = libc::MREMAP_MAYMOVE;
+            // SAFETY: the test goes on with the new address.
+            let there = unsafe { softfault_mremap(at(page), from * PAGE, to * PAGE, flags) };
+            match there == libc::MAP_FAILED {
+                true => Err(crate::twin::errno()),
+                false => Ok(there),
+            }
+        };
+        let has = |map: *mut core::ffi::c_void, page: usize| {
+            // SAFETY: it is there, as the call before has said.
+            unsafe { map.byte_add(page * PAGE).cast::<u8>().read_volatile() == 42 }
+        };
+        // All of it, longer and shorter, and a part.
+        let said = child_says(|| match remap(0, PAGES, 100 * PAGES) {
+            Ok(map) => i32::from(!has(map, 2)),
+            Err(errno) => errno,
+        });
+        assert_eq!(said, 0, "{arguments:?}");
+        let said = child_says(|| match remap(0, PAGES, PAGES - 1) {
+            Ok(map) => i32::from(!has(map, 2)),
+            Err(errno) => errno,
+        });
+        assert_eq!(said, 0, "{arguments:?}");
+        let said = child_says(|| match remap(2, 4, 100) {
+            Ok(map) => i32::from(!has(map, 0)),
+            Err(errno) => errno,
+        });
+        assert_eq!(said, 0, "{arguments:?}");
+        // The child's own pin is found first, and ends first.
+        let said = child_says(|| {
+            let pinned = softfault_pin(at(1), 3 * PAGE);
+            let busy = remap(0, PAGES, PAGES - 1) == Err(libc::EBUSY);
+            let ended = softfault_unpin(at(1), 3 * PAGE);
+            let remapped = remap(0, PAGES, PAGES - 1).is_ok();
+            i32::from((pinned, busy, ended, remapped) != (0, true, 0, true))
+        });
+        assert_eq!(said, 0, "{arguments:?}");
+        // They are pinned here.
+        assert_eq!(remap(0, PAGES, PAGES - 1), Err(libc::EBUSY));
+        for _ in 0..2 {
+            assert_eq!(softfault_unpin(at(1), 3 * PAGE), 0);
+        }
+        unmap(map, PAGES * PAGE);
+    }
+}
