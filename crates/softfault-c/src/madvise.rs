@@ -47,7 +47,14 @@ pub unsafe extern "C" fn softfault_madvise(
             let offsets = part.offsets();
             let (start, len) = (offsets.start, offsets.len());
             match advice {
-                AnyAdvice::Checked(advice) => part.map.advise_range(advice, start, len)?,
+                AnyAdvice::Checked(advice) => {
+                    part.map.advise_range(advice, start, len)?;
+                    let is_about_children = matches!(advice, Advice::DontFork | Advice::DoFork);
+                    // The place of a window of the engine's stays taken in a child.
+                    if is_about_children && !part.map.is_managed() {
+                        maps::lend(&part.range, advice == Advice::DoFork);
+                    }
+                }
                 AnyAdvice::Unchecked(_) if maps::is_locked(&part.range) => {
                     return Err(Failure::invalid("pages of the range are locked in memory"));
                 }

@@ -3,7 +3,7 @@
 use super::change::wait;
 use super::kept::KeptRange;
 use super::take_out::TAKEN;
-use super::{Maps, change};
+use super::{Maps, Range, change};
 use core::cell::{Cell, UnsafeCell};
 use std::sync::{Once, RwLockWriteGuard};
 
@@ -18,6 +18,13 @@ static HELD: Held = Held(UnsafeCell::new(None));
 std::thread_local! {
     /// Forks that this thread is within: a handler of the program's own may fork, within a fork.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Children of fork inherit pages of a map of the kernel's, or do not. A call keeps the pages.
+pub(crate) fn lend(pages: &Range<usize>, lent: bool) {
+    if let Some(window) = change().window_mut(pages.start) {
+        window.lend(pages, lent);
+    }
 }
 
 /// Has forks wait for changes from now on.
@@ -74,6 +81,15 @@ unsafe extern "C" fn resume_child() {
             window.giving_back.clear();
             window.calls.forget();
             window.kept.iter_mut().for_each(KeptRange::inherit);
+        }
+        let childless = maps
+            .windows
+            .iter()
+            .filter(|(_, window)| window.is_childless());
+        let childless: Vec<_> = childless.map(|(&start, _)| start).collect();
+        for start in childless {
+            let window = maps.windows.remove(&start);
+            maps.childless.extend(window);
         }
     }
 }

@@ -25,6 +25,7 @@ mod window;
 
 pub(crate) use change::{are_of_zeros, protect, renew};
 pub(crate) use find::{Part, has_any, is_one_map};
+pub(crate) use fork::lend;
 pub(crate) use kept::{is_locked, lock, lock_again, locked_unpinned, pin, unlock, unpin};
 pub(crate) use take_out::{Taken, unmap};
 pub(crate) use window::Access;
@@ -39,6 +40,7 @@ use window::{Mapped, Window};
 static MAPS: RwLock<Maps> = RwLock::new(Maps {
     windows: BTreeMap::new(),
     taken: 0,
+    childless: Vec::new(),
 });
 
 /// Windows by their first address. No two have an address in common.
@@ -46,6 +48,8 @@ pub(crate) struct Maps {
     windows: BTreeMap<usize, Window>,
     /// Maps that are in nobody's table, since a thread changes them as a whole.
     taken: usize,
+    /// In a child of fork: those of its parent that it has not inherited. They are not dropped, since something else may be there.
+    childless: Vec<Window>,
 }
 
 /// Some of a range is no map.
@@ -64,11 +68,11 @@ fn change() -> RwLockWriteGuard<'static, Maps> {
 
 /// Enters a map, which has been asked for so many bytes; answers its first address.
 pub(crate) fn enter(map: MmapRaw, asked: usize, access: Access) -> usize {
-    enter_mapped(Mapped::new(map, asked, access), access.writable)
+    enter_mapped(Mapped::new(map, asked, access), access.writable, &[])
 }
 
-/// The same; all of it may be written to now, or not, however it was made.
-fn enter_mapped(mapped: Mapped, writable: bool) -> usize {
+/// The same; all of it may be written to now, or not, however it was made, and children of fork do not inherit some pages.
+fn enter_mapped(mapped: Mapped, writable: bool, childless: &[Range<usize>]) -> usize {
     fork::watch();
     let window = mapped.map.window();
     let (pages, made) = (mapped.range().clone(), mapped.access);
@@ -79,6 +83,7 @@ fn enter_mapped(mapped: Mapped, writable: bool) -> usize {
     if writable != made.writable {
         entry.set_writable(&pages, writable);
     }
+    childless.iter().for_each(|pages| entry.lend(pages, false));
     pages.start
 }
 

@@ -190,6 +190,8 @@ pub(crate) struct Taken {
     known: bool,
     asked: usize,
     locked: Vec<Range<usize>>,
+    /// Pages that children of fork do not inherit.
+    childless: Vec<Range<usize>>,
     start: usize,
     away: Away,
 }
@@ -197,7 +199,7 @@ pub(crate) struct Taken {
 impl Taken {
     /// Takes out the map that was made for these pages, all of which may be used alike, and that nothing else shows or uses.
     pub(crate) fn of(pages: &Range<usize>) -> Result<Self, Failure> {
-        let (mapped, access, kept, away) = {
+        let (mapped, access, kept, childless, away) = {
             let mut maps = change();
             let window = maps
                 .window_mut(pages.start)
@@ -222,11 +224,12 @@ impl Taken {
             let mapped = mapped.ok_or_else(not_whole)??;
             let is_of = |kept: &mut KeptRange| kept.is_of(&mapped.map);
             let kept: Vec<_> = window.kept.extract_if(.., is_of).collect();
+            let childless = window.childless(pages);
             if window.is_empty() {
                 let start = window.range().start;
                 maps.windows.remove(&start);
             }
-            (mapped, access, kept, Away::of(&mut maps))
+            (mapped, access, kept, childless, Away::of(&mut maps))
         };
         let locked = (kept.iter())
             .filter(|kept| kept.why == KeepReason::Locked)
@@ -243,6 +246,7 @@ impl Taken {
             known,
             asked: pages.len(),
             locked,
+            childless,
             start: pages.start,
             away,
         })
@@ -263,13 +267,23 @@ impl Taken {
         let asked = asked.unwrap_or(self.asked);
         let mut mapped = Mapped::new(self.map, asked, self.made);
         mapped.known = self.known;
-        let start = super::enter_mapped(mapped, self.access.writable);
-        drop(self.away);
-        let moved = |range: &Range<usize>| {
+        let pages = mapped.range().clone();
+        let moved = |range: &Range<usize>, end: usize| {
             let (from, to) = (range.start - self.start, range.end - self.start);
-            start + from..start + to.min(asked).max(from)
+            pages.start + from..pages.start + to.min(end).max(from)
         };
-        let locked: Vec<_> = self.locked.iter().map(moved).collect();
+        let childless: Vec<_> = match pages.len() > self.asked && !self.childless.is_empty() {
+            // Only pages that are all alike grow.
+            true => vec![pages.clone()],
+            false => (self.childless.iter())
+                .map(|range| moved(range, pages.len()))
+                .collect(),
+        };
+        let start = super::enter_mapped(mapped, self.access.writable, &childless);
+        drop(self.away);
+        let locked: Vec<_> = (self.locked.iter())
+            .map(|range| moved(range, asked))
+            .collect();
         kept::lock_again(&locked);
         start
     }

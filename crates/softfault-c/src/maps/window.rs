@@ -12,8 +12,8 @@
 //! them, so it is for one that may be written to, if there is one.
 
 use super::calls::Calls;
-use super::common;
 use super::kept::KeptRange;
+use super::{common, without};
 use crate::access::whole_pages;
 use core::ops::Range;
 use softfault::MmapRaw;
@@ -117,6 +117,8 @@ pub(crate) struct Window {
     pub(super) giving_back: Vec<Unmapped>,
     pub(super) calls: Calls,
     pub(super) kept: Vec<KeptRange>,
+    /// Pages of maps of the kernel's that children of fork do not inherit.
+    childless: Vec<Range<usize>>,
 }
 
 /// Pages that were unmapped, and that the library does not have back yet.
@@ -138,6 +140,7 @@ impl Window {
             giving_back: Vec::new(),
             calls: Calls::default(),
             kept: Vec::new(),
+            childless: Vec::new(),
         }
     }
 
@@ -248,6 +251,28 @@ impl Window {
         let (writers, owners) = (first.writers.iter(), first.owners.iter());
         let found = writers.rev().chain(owners.rev()).find(has_all)?;
         Some(&self.maps[found])
+    }
+
+    /// Children of fork inherit some pages, or do not.
+    pub(super) fn lend(&mut self, pages: &Range<usize>, lent: bool) {
+        self.childless = without(&self.childless, pages);
+        if !lent {
+            self.childless.push(pages.clone());
+        }
+    }
+
+    /// Those of some pages that children of fork do not inherit.
+    pub(super) fn childless(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
+        let parts = self.childless.iter().map(|part| common(part, pages));
+        parts.filter(|part| !part.is_empty()).collect()
+    }
+
+    /// True if children of fork inherit nothing of it.
+    pub(super) fn is_childless(&self) -> bool {
+        self.runs.iter().all(|(&start, run)| {
+            let parts = self.childless(&(start..run.end));
+            parts.iter().map(ExactSizeIterator::len).sum::<usize>() == run.end - start
+        })
     }
 
     /// The parts of some pages that are of shared maps: of one for each page.

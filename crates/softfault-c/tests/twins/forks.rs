@@ -362,3 +362,61 @@ fn a_child_remaps_what_its_parent_has_pinned() {
         unmap(map, PAGES * PAGE);
     }
 }
+
+/// Where nothing is in a child, something else can come to be, which is none of ours.
+#[test]
+fn a_child_does_not_know_maps_that_it_does_not_inherit() {
+    let _turn = crate::twin::turn();
+    let made = file(4 * PAGE);
+    let advise = |map: *mut core::ffi::c_void, pages: usize, advice: i32| {
+        // SAFETY: no byte changes.
+        let said = answer(unsafe { softfault_madvise(map, pages * PAGE, advice) });
+        assert_eq!(said, Ok(()), "{}", crate::twin::text());
+    };
+    for prot in [READ, WRITE] {
+        let map = of_file(&made, 4, prot, libc::MAP_SHARED);
+        let mut map = map.ours(crate::twin::DEFAULT).unwrap();
+        // SAFETY: the child's own, or nobody's.
+        let unmapped = |map, pages: usize| answer(unsafe { softfault_munmap(map, pages * PAGE) });
+        let is_left_alone = |map: *mut core::ffi::c_void, pages: usize| {
+            let flags = crate::twin::ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            // SAFETY: replaces nothing.
+            let put = unsafe { libc::mmap(map, pages * PAGE, WRITE, flags, -1, 0) };
+            if put != map {
+                return 1;
+            }
+            if answer(softfault_fault_in(map, PAGE)) != Err(libc::ENOMEM) {
+                return 2;
+            }
+            if unmapped(map, pages) != Err(libc::EINVAL) {
+                return 3;
+            }
+            // SAFETY: mapped above.
+            unsafe { map.cast::<u8>().write_volatile(1) };
+            0
+        };
+        let has_all = |map| match unmapped(map, 4) {
+            Ok(()) => 0,
+            Err(errno) => errno,
+        };
+        advise(map, 4, libc::MADV_DONTFORK);
+        assert_eq!(child_says(|| is_left_alone(map, 4)), 0);
+        advise(map, 4, libc::MADV_DOFORK);
+        assert_eq!(child_says(|| has_all(map)), 0);
+        // By parts, and longer or shorter afterwards.
+        advise(map.wrapping_byte_add(2 * PAGE), 2, libc::MADV_DONTFORK);
+        advise(map, 3, libc::MADV_DONTFORK);
+        assert_eq!(child_says(|| is_left_alone(map, 4)), 0);
+        for (from, to) in [(4, 2), (2, 4)] {
+            // SAFETY: nobody uses the pages that go.
+            map = unsafe { softfault_mremap(map, from * PAGE, to * PAGE, libc::MREMAP_MAYMOVE) };
+            assert_ne!(map, libc::MAP_FAILED, "{}", crate::twin::text());
+            assert_eq!(child_says(|| is_left_alone(map, to)), 0);
+        }
+        advise(map.wrapping_byte_add(3 * PAGE), 1, libc::MADV_DOFORK);
+        assert_eq!(child_says(|| has_all(map)), 0);
+        advise(map, 3, libc::MADV_DOFORK);
+        assert_eq!(child_says(|| has_all(map)), 0);
+        unmap(map, 4 * PAGE);
+    }
+}
