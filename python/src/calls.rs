@@ -1,7 +1,7 @@
 //! System calls on memory that may not be there: pages are brought in, and kept, for as long as the kernel uses them.
 
 use crate::failure::{handle_signals, is_of_a_handler, of_page, raised};
-use crate::lent::Lent;
+use crate::lent::{Lent, new_bytes};
 use crate::maps;
 use core::mem::ManuallyDrop;
 use pyo3::exceptions::PyBufferError;
@@ -90,6 +90,38 @@ pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> P
         (filled, Ok(()))
     });
     count(done)
+}
+
+/// Some of a buffer's bytes, from an offset on: of memory of a map, which may have to be read.
+#[pyfunction]
+pub(crate) fn get<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    offset: usize,
+    len: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let lent = Lent::to_read(buffer)?;
+    let (start, room) = lent.place();
+    if offset.checked_add(len).is_none_or(|end| end > room) {
+        return Err(PyBufferError::new_err("the buffer has fewer bytes"));
+    }
+    let from = start + offset;
+    let found = maps::find(from..from + len);
+    if found.is_none() {
+        not_several(from, len)?;
+    }
+    new_bytes(py, len, |into| match found {
+        Some((memory, part)) => {
+            // SAFETY: new bytes, which nobody else has yet.
+            let copied = py.detach(|| unsafe { memory.copy_out(part.start, (into, len)) });
+            copied.map_err(of_page)
+        }
+        None => {
+            // SAFETY: the buffer's bytes, which stay as long as it is lent; the others are new, and as many.
+            unsafe { core::ptr::copy_nonoverlapping(from as *const u8, into as *mut u8, len) };
+            Ok(len)
+        }
+    })
 }
 
 /// Copies bytes into a buffer, from an offset on: into memory of a map, which may have to be read.

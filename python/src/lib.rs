@@ -62,7 +62,7 @@ mod _native {
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use super::{
-        calls::{put, read_into, write_from},
+        calls::{get, put, read_into, write_from},
         engine::{Engine, get_in_front, parse_size, set_current},
         mmap::Mmap,
         pages::{bring_in, is_served, place_of, take_rows},

@@ -133,6 +133,11 @@ def read_into(fd, buffer):
     return done
 
 
+def get(buffer, offset, length):
+    with memoryview(buffer).cast("B") as view:
+        return bytes(view[offset : offset + length])
+
+
 def put(buffer, offset, data):
     with memoryview(buffer).cast("B") as view:
         view[offset : offset + len(data)] = data

@@ -106,50 +106,73 @@ def _goes_by_rows(rows, out):
     return native.is_served(*_place(rows))
 
 
-def _descriptor(file):
-    """A file's descriptor, after a flush of Python's buffer."""
+#: Bytes that are handed over at a time, where a file is used by its own methods.
+_STEP = 1 << 20
+
+#: Python's own buffers before a descriptor. A class derived from one, or like one, may change the bytes on their way.
+_BUFFERS = (io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
+
+
+def _descriptor(file, method):
+    """The descriptor whose bytes are the file's own, or None where they are what its method makes of them: those of a
+    compressed file are others."""
     if isinstance(file, int):
         return file
-    flush = getattr(file, "flush", None)
-    if flush is not None:
-        flush()
-    return file.fileno()
+    # A socket, for example, has a descriptor alone.
+    if type(file) is io.FileIO or not hasattr(file, method):
+        return file.fileno()
+    return None
 
 
 def write(file, buffer):
     """Writes a buffer to a file or a descriptor, in as many calls as needed; memory of a map need not be resident.
 
-    ``os.write`` of such memory may write fewer bytes, or fail with EFAULT. Returns the number of bytes written.
+    ``os.write`` of such memory may write fewer bytes, or fail with EFAULT. Returns the number of bytes written. Files of
+    Python's, but those of the module io over a descriptor, get the bytes by their ``write``.
     """
-    return native.write_from(_descriptor(file), buffer)
+    is_buffer = type(file) in _BUFFERS and type(file.raw) is io.FileIO
+    if is_buffer and file.writable():
+        file.flush()
+        file = file.raw
+    fd = _descriptor(file, "write")
+    return _by_writes(file, buffer) if fd is None else native.write_from(fd, buffer)
 
 
 def readinto(file, buffer):
-    """Fills a buffer from a descriptor, or from an unbuffered file; answers how many bytes there were.
+    """Fills a buffer from a file or a descriptor; answers how many bytes there were.
 
-    ``file.readinto`` into memory of a map that is not there fails with EFAULT.
+    ``file.readinto`` into memory of a map that is not there fails with EFAULT. Files of Python's, but unbuffered ones
+    over a descriptor, are read by their ``read``.
     """
-    if isinstance(file, int):
-        return native.read_into(file, buffer)
-    fd = _unbuffered(file)
+    # The bytes in the buffer of a file come before those of its descriptor.
+    fd = _descriptor(file, "read")
     return _by_reads(file, buffer) if fd is None else native.read_into(fd, buffer)
 
 
-def _unbuffered(file):
-    """The descriptor of a file, or None: the bytes in its buffer come first, and not every file has one."""
-    if hasattr(file, "raw"):
-        return None
-    try:
-        return file.fileno()
-    except (AttributeError, io.UnsupportedOperation):
-        return None
+def _by_writes(file, buffer):
+    with memoryview(buffer) as view:
+        size, done = view.nbytes, 0
+        while done < size:
+            data = native.get(view, done, min(_STEP, size - done))
+            count = file.write(data)
+            if count is None:
+                if isinstance(file, io.RawIOBase):
+                    # It would have to wait.
+                    break
+                count = len(data)
+            if count == 0:
+                break
+            done += count
+    return done
 
 
 def _by_reads(file, buffer):
-    with memoryview(buffer).cast("B") as view:
-        done = 0
-        while done < len(view):
-            data = file.read(min(1 << 20, len(view) - done))
+    with memoryview(buffer) as view:
+        # An error about the buffer comes before the file's position moves.
+        native.put(view, 0, b"")
+        size, done = view.nbytes, 0
+        while done < size:
+            data = file.read(min(_STEP, size - done))
             if not data:
                 break
             native.put(view, done, bytes(data))

@@ -1,0 +1,144 @@
+"""``softfault.write`` and ``softfault.readinto`` of files that are more than a descriptor."""
+
+import bz2
+import gzip
+import io
+import lzma
+import mmap
+import os
+import socket
+import tempfile
+
+import numpy as np
+import pytest
+import softfault
+from conftest import served
+
+SIZE = (2 << 20) + 77
+
+
+@pytest.fixture
+def filled(engine):
+    """A map of several steps, and its bytes."""
+    content = np.random.default_rng(1).bytes(SIZE)
+    with engine.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE) as m:
+        m[:] = content
+        yield m, content
+
+
+@pytest.mark.parametrize("kind", [gzip, bz2, lzma])
+def test_compressed_files(tmp_path, filled, kind):
+    m, content = filled
+    path = tmp_path / "compressed"
+    with kind.open(path, "wb") as file:
+        assert file.write(b"head") == 4
+        assert softfault.write(file, m) == SIZE
+        assert softfault.write(file, b"tail") == 4
+        assert np.frombuffer(m, "u1").view(softfault.array)[:5].write_to(file) == 5
+    with kind.open(path, "rb") as file:
+        assert file.read() == b"head" + content + b"tail" + content[:5]
+    m[:] = bytes(SIZE)
+    with kind.open(path, "rb") as file:
+        assert file.read(4) == b"head"
+        assert softfault.readinto(file, m) == SIZE and m[:] == content
+        rest = bytearray(20)
+        assert softfault.readinto(file, rest) == 9 and rest[:9] == b"tail" + content[:5]
+
+
+def test_spooled_files(filled):
+    """Whose descriptor, once there is one, is that of a file with bytes in a buffer."""
+    m, content = filled
+    for most in (0, 10, 2 * SIZE):
+        with tempfile.SpooledTemporaryFile(max_size=most) as file:
+            file.write(b"head")
+            assert softfault.write(file, m) == SIZE
+            file.seek(1)
+            assert file.read(3) == b"ead"
+            got = bytearray(SIZE)
+            assert softfault.readinto(file, got) == SIZE and got == content
+
+
+class Changed(io.FileIO):
+    """A file whose bytes are others than its descriptor's."""
+
+    def write(self, data):
+        return super().write(bytes(255 - byte for byte in data))
+
+    def read(self, size=-1):
+        return bytes(255 - byte for byte in super().read(size))
+
+
+def test_files_that_change_their_bytes(tmp_path):
+    path = tmp_path / "changed"
+    with Changed(path, "w") as file:
+        assert softfault.write(file, b"\0\1") == 2
+    assert path.read_bytes() == b"\xff\xfe"
+    got = bytearray(2)
+    with Changed(path, "r") as file:
+        assert softfault.readinto(file, got) == 2 and got == b"\0\1"
+    with io.BufferedWriter(Changed(path, "w")) as file:
+        assert softfault.write(file, b"\0\1") == 2
+    assert path.read_bytes() == b"\xff\xfe"
+
+
+def test_files_over_a_descriptor(tmp_path, filled):
+    """The bytes of a map need not be in memory for these, and are where the file's position is."""
+    m, content = filled
+    path = tmp_path / "file"
+    for buffering in (0, -1):
+        with open(path, "wb", buffering) as file:
+            file.write(b"head")
+            assert softfault.write(file, m) == SIZE
+            assert file.tell() == SIZE + 4 == os.fstat(file.fileno()).st_size, "it is in the file at once"
+            file.write(b"tail")
+        assert path.read_bytes() == b"head" + content + b"tail"
+        got = bytearray(5)
+        with open(path, "rb", buffering) as file:
+            assert file.read(2) == b"he"
+            assert softfault.readinto(file, got) == 5 and got == b"ad" + content[:3]
+    with open(path, "r+b") as file:
+        assert file.read(2) == b"he"
+        assert softfault.write(file, b"re") == 2
+        assert softfault.readinto(file, got) == 5 and got == content[:5]
+    assert path.read_bytes()[:4] == b"here"
+
+
+def test_objects_that_have_a_descriptor_alone(filled):
+    m, content = filled
+    here, there = socket.socketpair()
+    with here, there:
+        assert softfault.write(here, memoryview(m)[:1000]) == 1000
+        got = bytearray(1000)
+        assert softfault.readinto(there, got) == 1000 and got == content[:1000]
+
+
+def test_bytes_for_a_file_s_own_write_that_cannot_be_read(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * (1 << 20))
+    with served() as engine, open(path, "r+b") as file:
+        m = engine.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        file.truncate(4096)
+        out = io.BytesIO()
+        with pytest.raises(OSError), memoryview(m) as view:
+            softfault.write(out, view[8192:])
+        assert out.getvalue() == b""
+
+
+def test_writes_that_take_less_than_they_are_given():
+    class Slow(io.RawIOBase):
+        def __init__(self, most):
+            self.got, self.most = b"", most
+
+        def writable(self):
+            return True
+
+        def write(self, data):
+            if len(self.got) >= self.most:
+                return None
+            self.got += bytes(data[:3])
+            return min(len(data), 3)
+
+    slow = Slow(9)
+    assert softfault.write(slow, b"0123456") == 7 and slow.got == b"0123456"
+    slow = Slow(5)
+    assert softfault.write(slow, b"0123456789") == 6 and slow.got == b"012345", "the rest would have to wait"
