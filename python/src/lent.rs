@@ -10,8 +10,17 @@ use pyo3::types::PyBytes;
 pub(crate) struct Lent(PyUntypedBuffer);
 
 impl Lent {
-    /// Bytes to be read.
+    /// Bytes to be read. They are in memory as `bytes` of the object has them, in C order.
     pub(crate) fn to_read(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        match buffer.is_c_contiguous() {
+            true => Ok(Self(buffer)),
+            false => Err(PyBufferError::new_err("the buffer is not C-contiguous")),
+        }
+    }
+
+    /// Bytes whose place alone matters, in C order or in Fortran's.
+    pub(crate) fn in_any_order(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         match buffer.is_c_contiguous() || buffer.is_fortran_contiguous() {
             true => Ok(Self(buffer)),

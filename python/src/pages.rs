@@ -36,7 +36,7 @@ pub(crate) fn is_served(start: usize, len: usize) -> bool {
 /// A buffer's address and its bytes.
 #[pyfunction]
 pub(crate) fn place_of(buffer: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
-    Ok(Lent::to_read(buffer)?.place())
+    Ok(Lent::in_any_order(buffer)?.place())
 }
 
 /// Brings ranges of addresses in, which their buffers keep mapped; those that are of no map are in memory as they are.

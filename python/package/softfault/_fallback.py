@@ -40,7 +40,7 @@ class mmap(_standard.mmap):
         return False
 
     def readinto(self, buffer):
-        with memoryview(buffer).cast("B") as room:
+        with _flat(buffer) as room:
             data = self.read(len(room))
             room[: len(data)] = data
         return len(data)
@@ -113,8 +113,16 @@ def bring_in(_ranges, _timeout=None):
     pass
 
 
+def _flat(buffer):
+    """A buffer's bytes, which are in C order: that of the native part's errors."""
+    view = memoryview(buffer)
+    if not view.c_contiguous:
+        raise BufferError("the buffer is not C-contiguous")
+    return view.cast("B") if view.nbytes else memoryview(bytearray())
+
+
 def write_from(fd, buffer):
-    with memoryview(buffer).cast("B") as view:
+    with _flat(buffer) as view:
         done = 0
         while done < len(view):
             done += os.write(fd, view[done : done + _STEP])
@@ -122,7 +130,7 @@ def write_from(fd, buffer):
 
 
 def read_into(fd, buffer):
-    with memoryview(buffer).cast("B") as view:
+    with _flat(buffer) as view:
         done = 0
         while done < len(view):
             data = os.read(fd, min(_STEP, len(view) - done))
@@ -134,12 +142,12 @@ def read_into(fd, buffer):
 
 
 def get(buffer, offset, length):
-    with memoryview(buffer).cast("B") as view:
+    with _flat(buffer) as view:
         return bytes(view[offset : offset + length])
 
 
 def put(buffer, offset, data):
-    with memoryview(buffer).cast("B") as view:
+    with _flat(buffer) as view:
         view[offset : offset + len(data)] = data
 
 
