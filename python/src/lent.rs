@@ -1,7 +1,7 @@
 //! Buffers that others lend for a call, and new bytes that are filled without the interpreter's lock.
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -43,6 +43,26 @@ impl Lent {
     pub(crate) fn place(&self) -> (usize, usize) {
         (self.0.buf_ptr() as usize, self.0.len_bytes())
     }
+
+    /// A copy of the bytes.
+    pub(crate) fn copied(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
+        let (from, len) = self.place();
+        let mut own = room(len)?;
+        // They may be a map's, and wait for a read.
+        py.detach(|| {
+            // SAFETY: the bytes are lent.
+            own.extend_from_slice(unsafe { core::slice::from_raw_parts(from as *const u8, len) });
+        });
+        Ok(own)
+    }
+}
+
+/// Room for some bytes of our own, of which a caller may want more than there is memory for.
+pub(crate) fn room(len: usize) -> PyResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(len);
+    reserved.map_err(|error| PyMemoryError::new_err(error.to_string()))?;
+    Ok(bytes)
 }
 
 /// New bytes, which `fill` is to write to, all of them: it is given their address.

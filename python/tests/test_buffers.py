@@ -53,3 +53,25 @@ def test_fortran_s_order_where_only_the_place_matters(engine):
     a.populate()
     out = io.BytesIO()
     assert a.write_to(out) == a.nbytes and out.getvalue() == a.tobytes()
+
+
+@pytest.mark.parametrize(
+    "call", ["m[::2]", "m[::-1]", "m.__setitem__(slice(None, None, 2), other)", "m.find(other)", "m.rfind(other)"]
+)
+def test_more_bytes_than_there_is_memory_for(call):
+    """Is an exception, and does not end the process."""
+    said = run(f"""
+import mmap, resource, softfault
+engine = softfault.Engine(memory="64M", by_kernel=False, small_maps=0)
+m = engine.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE)
+other = engine.mmap(-1, 4 << 30, flags=mmap.MAP_PRIVATE)
+with open("/proc/self/statm") as file:
+    most = int(file.read().split()[0]) * mmap.PAGESIZE + (1 << 29)
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+try:
+    {call}
+except MemoryError:
+    m[5:9:2] = b"ab"
+    print(m[4:8], m[9:3:-2])
+""").stdout
+    assert said == "b'\\x00a\\x00b' b'\\x00ba'\n"

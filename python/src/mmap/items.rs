@@ -148,11 +148,16 @@ impl Mmap {
             } => Ok(bytes(py, &memory, start as usize, count)?.into_any()),
             Item::Slice { start, step, count } => {
                 let mut block = Block::new(&memory);
-                let mut picked = Vec::with_capacity(count);
-                for place in 0..count as isize {
-                    picked.push(block.at(py, (start + place * step) as usize)?);
-                }
-                Ok(PyBytes::new(py, &picked).into_any())
+                let picked = new_bytes(py, count, |into| {
+                    for place in 0..count {
+                        let at = start + place as isize * step;
+                        let byte = block.at(py, at as usize)?;
+                        // SAFETY: one of the new bytes, which nobody else has yet.
+                        unsafe { ((into + place) as *mut u8).write(byte) };
+                    }
+                    Ok(count)
+                })?;
+                Ok(picked.into_any())
             }
         }
     }
@@ -178,7 +183,7 @@ impl Mmap {
             }
             Item::Slice { start, step, count } => {
                 let value = Lent::to_read(value)?;
-                let (from, len) = value.place();
+                let (_, len) = value.place();
                 if len != count {
                     let text = "mmap slice assignment is wrong size";
                     return Err(PyIndexError::new_err(text));
@@ -190,12 +195,8 @@ impl Mmap {
                 if step == 1 {
                     return self.copy_in(py, &memory, start as usize, &value);
                 }
-                // They may be a map's, and wait for a read.
-                let own = py.detach(|| {
-                    // SAFETY: the bytes are lent; they are copied before the first is replaced, which they may be themselves.
-                    unsafe { core::slice::from_raw_parts(from as *const u8, len) }.to_vec()
-                });
-                for (place, byte) in own.into_iter().enumerate() {
+                // They are copied before the first is replaced, which they may be themselves.
+                for (place, byte) in value.copied(py)?.into_iter().enumerate() {
                     let at = start + place as isize * step;
                     set_byte(py, &memory, at as usize, byte)?;
                 }

@@ -2,7 +2,7 @@
 
 use super::Mmap;
 use crate::failure::of_page;
-use crate::lent::Lent;
+use crate::lent::{Lent, room};
 use crate::memory::{Memory, STEP};
 use core::ops::Range;
 use memchr::memmem;
@@ -32,13 +32,14 @@ impl Mmap {
         let memory = self.memory()?;
         let part = self.part(&memory, start, end);
         let (from, len) = sub.place();
+        let steps = Steps::new(&memory, &part, len)?;
         let found = py.detach(|| {
             // SAFETY: the bytes are lent.
             let wanted = unsafe { core::slice::from_raw_parts(from as *const u8, len) };
             // Those may be a map's, whose faults are served as those of any bytes.
             match last {
-                false => first(&memory, part, wanted),
-                true => self::last(&memory, part, wanted),
+                false => first(steps, part, wanted),
+                true => self::last(steps, part, wanted),
             }
         });
         Ok(found.map_err(of_page)?.map_or(-1, |at| at as isize))
@@ -52,11 +53,19 @@ struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    fn new(memory: &'a Memory) -> Self {
-        Self {
-            memory,
-            bytes: Vec::new(),
-        }
+    /// The steps of a search in a part, for so many bytes.
+    fn new(memory: &'a Memory, part: &Range<usize>, wanted: usize) -> PyResult<Self> {
+        let most = match wanted <= part.len() {
+            true => part.len().min(Self::of(wanted)),
+            false => 0,
+        };
+        let bytes = room(most)?;
+        Ok(Self { memory, bytes })
+    }
+
+    /// The bytes of a step.
+    fn of(wanted: usize) -> usize {
+        STEP.max(2 * wanted)
     }
 
     fn get(&mut self, part: Range<usize>) -> Result<&[u8], FaultError> {
@@ -68,15 +77,18 @@ impl<'a> Steps<'a> {
     }
 }
 
-fn first(memory: &Memory, part: Range<usize>, wanted: &[u8]) -> Result<Option<usize>, FaultError> {
+fn first(
+    mut steps: Steps<'_>,
+    part: Range<usize>,
+    wanted: &[u8],
+) -> Result<Option<usize>, FaultError> {
     if wanted.is_empty() || part.is_empty() || part.len() < wanted.len() {
         return Ok((wanted.is_empty() && part.start <= part.end).then_some(part.start));
     }
     let finder = memmem::Finder::new(wanted);
-    let mut steps = Steps::new(memory);
     let mut at = part.start;
     while part.end - at >= wanted.len() {
-        let end = part.end.min(at + STEP.max(2 * wanted.len()));
+        let end = part.end.min(at + Steps::of(wanted.len()));
         if let Some(found) = finder.find(steps.get(at..end)?) {
             return Ok(Some(at + found));
         }
@@ -88,17 +100,18 @@ fn first(memory: &Memory, part: Range<usize>, wanted: &[u8]) -> Result<Option<us
     Ok(None)
 }
 
-fn last(memory: &Memory, part: Range<usize>, wanted: &[u8]) -> Result<Option<usize>, FaultError> {
+fn last(
+    mut steps: Steps<'_>,
+    part: Range<usize>,
+    wanted: &[u8],
+) -> Result<Option<usize>, FaultError> {
     if wanted.is_empty() || part.is_empty() || part.len() < wanted.len() {
         return Ok((wanted.is_empty() && part.start <= part.end).then_some(part.end));
     }
     let finder = memmem::FinderRev::new(wanted);
-    let mut steps = Steps::new(memory);
     let mut end = part.end;
     while end - part.start >= wanted.len() {
-        let at = part
-            .start
-            .max(end.saturating_sub(STEP.max(2 * wanted.len())));
+        let at = part.start.max(end.saturating_sub(Steps::of(wanted.len())));
         if let Some(found) = finder.rfind(steps.get(at..end)?) {
             return Ok(Some(at + found));
         }
