@@ -35,10 +35,9 @@ pub(crate) fn write_from(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> 
     let lent = Lent::to_read(buffer)?;
     let file = lent_file(fd)?;
     let (start, len) = lent.place();
-    if let Some((memory, part)) = maps::find(start..start + len) {
+    if let Some((memory, part)) = maps::of_buffer((start, len))? {
         return count(py.detach(|| memory.write_to(part, &file)));
     }
-    not_several(start, len)?;
     let done = py.detach(|| {
         // SAFETY: the buffer's bytes, which stay as long as it is lent.
         let mut bytes = unsafe { core::slice::from_raw_parts(start as *const u8, len) };
@@ -66,10 +65,9 @@ pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> P
     let lent = Lent::to_write(buffer)?;
     let file = lent_file(fd)?;
     let (start, len) = lent.place();
-    if let Some((memory, part)) = maps::find(start..start + len) {
+    if let Some((memory, part)) = maps::of_buffer((start, len))? {
         return count(py.detach(|| memory.fill_from(part, &file)));
     }
-    not_several(start, len)?;
     let done = py.detach(|| {
         // SAFETY: the buffer's bytes, which stay as long as it is lent, and may be written to.
         let bytes = unsafe { core::slice::from_raw_parts_mut(start as *mut u8, len) };
@@ -106,10 +104,7 @@ pub(crate) fn get<'py>(
         return Err(PyBufferError::new_err("the buffer has fewer bytes"));
     }
     let from = start + offset;
-    let found = maps::find(from..from + len);
-    if found.is_none() {
-        not_several(from, len)?;
-    }
+    let found = maps::of_buffer((from, len))?;
     new_bytes(py, len, |into| match found {
         Some((memory, part)) => {
             // SAFETY: new bytes, which nobody else has yet.
@@ -140,21 +135,12 @@ pub(crate) fn put(
         return Err(PyBufferError::new_err("the bytes do not fit in the buffer"));
     }
     let into = start + offset;
-    if let Some((memory, part)) = maps::find(into..into + len) {
+    if let Some((memory, part)) = maps::of_buffer((into, len))? {
         // SAFETY: the bytes are an object's, and no map's; the buffer was lent to be written to.
         let copied = py.detach(|| unsafe { memory.copy_in(part.start, (from, len)) });
         return copied.map(drop).map_err(of_page);
     }
-    not_several(into, len)?;
     // SAFETY: both are as long; an object's bytes are no part of a buffer that may be written to.
     unsafe { core::ptr::copy_nonoverlapping(from as *const u8, into as *mut u8, len) };
     Ok(())
-}
-
-/// A buffer is of one map, or of none.
-fn not_several(start: usize, len: usize) -> PyResult<()> {
-    match len > 0 && maps::touches(&(start..start + len)) {
-        true => Err(PyBufferError::new_err("the buffer is not within one map")),
-        false => Ok(()),
-    }
 }

@@ -1,5 +1,7 @@
 //! Buffers that others lend for a call, and new bytes that are filled without the interpreter's lock.
 
+use crate::failure::of_page;
+use crate::maps;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
@@ -44,16 +46,30 @@ impl Lent {
         (self.0.buf_ptr() as usize, self.0.len_bytes())
     }
 
-    /// A copy of the bytes.
+    /// A copy of the bytes. They may be a map's, and wait for a read.
     pub(crate) fn copied(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
         let (from, len) = self.place();
+        let of_map = maps::of_buffer((from, len))?;
         let mut own = room(len)?;
-        // They may be a map's, and wait for a read.
-        py.detach(|| {
-            // SAFETY: the bytes are lent.
-            own.extend_from_slice(unsafe { core::slice::from_raw_parts(from as *const u8, len) });
+        let copied = py.detach(|| {
+            let Some((memory, part)) = &of_map else {
+                // SAFETY: the bytes are lent, and no map's.
+                let bytes = unsafe { core::slice::from_raw_parts(from as *const u8, len) };
+                own.extend_from_slice(bytes);
+                return Ok(());
+            };
+            own.resize(len, 0);
+            // SAFETY: bytes of our own.
+            unsafe { memory.copy_out(part.start, (own.as_mut_ptr() as usize, len)) }.map(drop)
         });
+        copied.map_err(of_page)?;
         Ok(own)
+    }
+
+    /// A copy of the bytes if they are a map's.
+    pub(crate) fn copied_if_of_map(&self, py: Python<'_>) -> PyResult<Option<Vec<u8>>> {
+        let of_map = maps::of_buffer(self.place())?;
+        of_map.map(|_| self.copied(py)).transpose()
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::held::Held;
 use crate::memory::Memory;
 use core::ops::Range;
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -49,8 +51,18 @@ pub(crate) fn find(addresses: Range<usize>) -> Option<(Held, Range<usize>)> {
     Some((map.into(), offsets))
 }
 
+/// The map that has a buffer, and the buffer's offsets in it; `None` for memory of others, which is touched as any is. Its bytes are copied by
+/// the map's own calls: a touch of a page that cannot be had would end the process.
+pub(crate) fn of_buffer((start, len): (usize, usize)) -> PyResult<Option<(Held, Range<usize>)>> {
+    let found = find(start..start + len);
+    match found.is_none() && len > 0 && touches(&(start..start + len)) {
+        true => Err(PyBufferError::new_err("the buffer is not within one map")),
+        false => Ok(found),
+    }
+}
+
 /// True if some of these addresses are a map's.
-pub(crate) fn touches(addresses: &Range<usize>) -> bool {
+fn touches(addresses: &Range<usize>) -> bool {
     let maps = lock();
     let below = maps.range(..addresses.end).next_back();
     below.is_some_and(|(_, window)| {

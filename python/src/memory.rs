@@ -272,6 +272,29 @@ impl Memory {
     }
 }
 
+/// Copies bytes of one map into another, or to another place of the same one. Both may have to be read, and a page of either that cannot be
+/// had is an error. The second map may be written to.
+pub(crate) fn copy_across(
+    (from, source): (&Memory, usize),
+    (into, target): (&Memory, usize),
+    len: usize,
+) -> Result<(), FaultError> {
+    let mut bytes = vec![0; len.min(STEP)];
+    // The overwritten bytes were read before, if both overlap.
+    let forward = into.start() + target <= from.start() + source;
+    let mut done = 0;
+    while done < len {
+        let step = (len - done).min(STEP);
+        let at = if forward { done } else { len - done - step };
+        // SAFETY: bytes of our own.
+        unsafe { from.copy_out(source + at, (bytes.as_mut_ptr() as usize, step)) }?;
+        // SAFETY: bytes of our own; the caller vouches for the map.
+        unsafe { into.copy_in(target + at, (bytes.as_ptr() as usize, step)) }?;
+        done += step;
+    }
+    Ok(())
+}
+
 /// Bytes a step where a copy goes between.
 pub(crate) const STEP: usize = 256 << 10;
 

@@ -2,7 +2,7 @@
 
 use crate::failure::of_page;
 use crate::held::Held;
-use crate::lent::Lent;
+use crate::lent::{Lent, room};
 use crate::maps;
 use crate::memory::Memory;
 use core::ops::Range;
@@ -68,6 +68,9 @@ pub(crate) fn bring_in(
 /// Bytes that are brought in without a look at Python's signals: a part of a second.
 const UNINTERRUPTED: usize = 64 << 20;
 
+/// Bytes of rows that are read at once where they go to another map, by way of our own memory.
+const ACROSS: usize = 4 << 20;
+
 /// Brings ranges of a map in; an exception for the first range that cannot be had.
 pub(crate) fn all_in(
     py: Python<'_>,
@@ -110,7 +113,7 @@ pub(crate) fn take_rows(
 ) -> PyResult<()> {
     let (start, stride, row, count) = rows;
     let (indices, out) = (Lent::to_read(indices)?, Lent::to_write(out)?);
-    let (indices_at, indices_len) = indices.place();
+    let (mut indices_at, indices_len) = indices.place();
     let (out_at, out_len) = out.place();
     let wanted = indices_len / 8;
     if wanted.checked_mul(row) != Some(out_len) {
@@ -128,19 +131,34 @@ pub(crate) fn take_rows(
     let found = maps::find(first..last);
     let (memory, all) =
         found.ok_or_else(|| PyValueError::new_err("the rows are not in a map of softfault"))?;
-    if maps::find(out_at..out_at + out_len).is_some_and(|(map, _)| map.is(&memory)) {
+    let target = maps::of_buffer((out_at, out_len))?;
+    if target.as_ref().is_some_and(|(map, _)| map.is(&memory)) {
         return Err(PyValueError::new_err(
             "out is in the map from which rows are taken: use another array",
         ));
     }
+    let own_indices = indices.copied_if_of_map(py)?;
+    if let Some(own) = &own_indices {
+        indices_at = own.as_ptr() as usize;
+    }
     let base = all.start as isize + (start as isize - first as isize);
     let index_at = |place: usize| {
-        // SAFETY: within the indices, which are lent, and of any alignment.
+        // SAFETY: within the indices, which are lent or our own, and of any alignment.
         let index = unsafe { (indices_at as *const i64).add(place).read_unaligned() };
         row_of(index, count).ok_or(NotTaken::Index(index))
     };
     // Each row has some bookkeeping, and the price of a pin.
-    let uninterrupted = (UNINTERRUPTED / row).clamp(1, 1 << 14);
+    let most = if target.is_some() {
+        ACROSS
+    } else {
+        UNINTERRUPTED
+    };
+    let uninterrupted = (most / row).clamp(1, 1 << 14);
+    // Rows on their way to another map.
+    let mut between = match target {
+        Some(_) => room(row * uninterrupted.min(wanted))?,
+        None => Vec::<u8>::new(),
+    };
     let mut ranges = Vec::with_capacity(uninterrupted.min(wanted));
     for start in (0..wanted).step_by(uninterrupted) {
         let end = wanted.min(start + uninterrupted);
@@ -150,9 +168,19 @@ pub(crate) fn take_rows(
                 let offset = (base + index_at(place)? as isize * stride) as usize;
                 ranges.push(offset..offset + row);
             }
-            // SAFETY: within `out`, which is lent to be written to, and is not of this map.
-            let taken = unsafe { memory.copy_out_many(&ranges, out_at + start * row) };
-            taken.map_err(NotTaken::Page)
+            let (at, len) = (start * row, (end - start) * row);
+            let Some((other, part)) = &target else {
+                // SAFETY: within `out`, which is lent to be written to, and is no map's.
+                let taken = unsafe { memory.copy_out_many(&ranges, out_at + at) };
+                return taken.map_err(NotTaken::Page);
+            };
+            between.resize(len, 0);
+            let own = between.as_mut_ptr() as usize;
+            // SAFETY: bytes of our own, as many as the rows have.
+            unsafe { memory.copy_out_many(&ranges, own) }.map_err(NotTaken::Page)?;
+            // SAFETY: bytes of our own; the other map was lent to be written to.
+            let put = unsafe { other.copy_in(part.start + at, (own, len)) };
+            put.map(drop).map_err(NotTaken::Page)
         });
         taken.map_err(|why| match why {
             NotTaken::Page(error) => of_page(error),

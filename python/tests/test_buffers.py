@@ -6,7 +6,7 @@ import mmap
 import numpy as np
 import pytest
 import softfault
-from conftest import run
+from conftest import run, served
 
 
 @pytest.mark.parametrize("as_view", [False, True])
@@ -75,3 +75,101 @@ except MemoryError:
     print(m[4:8], m[9:3:-2])
 """).stdout
     assert said == "b'\\x00a\\x00b' b'\\x00ba'\n"
+
+
+#: `a` is a map of drawn bytes, and `b` one whose file ends after its first page, or memory for which the budget has no room.
+TWO_MAPS = """
+import mmap, tempfile
+import numpy as np
+import softfault
+engine = softfault.Engine(memory="10M", by_kernel=False, small_maps=0)
+file = tempfile.TemporaryFile()
+file.write(np.random.default_rng(1).bytes(1 << 20))
+file.flush()
+a = engine.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE)
+rows = np.frombuffer(a, "i8").reshape(-1, 512)
+assert rows[3, 0] != 0
+"""
+SHORTER = """
+file = tempfile.TemporaryFile()
+file.truncate(1 << 20)
+b = engine.mmap(file.fileno(), 0)
+file.truncate(4096)
+some = memoryview(b)[8200:16000]
+of_b = np.frombuffer(b, "i8", 255 * 512, 8).reshape(-1, 512)
+"""
+FULL = """
+b = engine.mmap(-1, 1 << 30, flags=mmap.MAP_PRIVATE)
+try:
+    b.populate(write=True)
+except MemoryError:
+    pass
+some = memoryview(b)[-8192:]
+of_b = np.frombuffer(b, "i8").reshape(-1, 512)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "a.__setitem__(slice(5, 5 + len(some)), some)",
+        "a.__setitem__(slice(0, 2 * len(some), 2), some)",
+        "a.write(some)",
+        "a.find(some)",
+        "a.rfind(some)",
+        "a.readinto(some)",
+        "softfault.take(rows, [3, 4], out=of_b[2:4])",
+        "softfault.take(rows, of_b[2])",
+    ],
+)
+@pytest.mark.parametrize("coherence", ["kernel", "engine"])
+def test_memory_of_another_map_that_cannot_be_had(call, coherence):
+    """Is an exception, as that of the map whose method it is, and not SIGBUS."""
+    said = run(f"""
+{TWO_MAPS.replace("by_kernel", f"coherence='{coherence}', by_kernel")}{SHORTER}
+try:
+    {call}
+except OSError:
+    print("error", a.tell(), rows.sum() != 0)
+""").stdout
+    assert said == "error 0 True\n"
+
+
+@pytest.mark.parametrize("call", ["a.readinto(some)", "softfault.take(rows, [3, 4], out=of_b[-3:-1])"])
+def test_memory_of_another_map_for_which_there_is_no_room(call):
+    said = run(f"{TWO_MAPS}{FULL}\ntry:\n    {call}\nexcept MemoryError:\n    print('error', a.tell())\n").stdout
+    assert said == "error 0\n"
+
+
+@pytest.mark.parametrize("coherence", ["kernel", "engine"])
+def test_bytes_of_one_map_go_to_another(tmp_path, coherence):
+    size = (3 << 20) + 4096
+    content = np.random.default_rng(2).bytes(size)
+    paths = [tmp_path / "a", tmp_path / "b"]
+    paths[0].write_bytes(content)
+    paths[1].write_bytes(bytes(size))
+    with served(coherence=coherence) as engine, open(paths[0], "r+b") as one, open(paths[1], "r+b") as two:
+        a, b = engine.mmap(one.fileno(), 0, access=mmap.ACCESS_READ), engine.mmap(two.fileno(), 0)
+        part = slice(5, size - 9)
+        with memoryview(a) as of_a, memoryview(b) as of_b:
+            b[part] = of_a[part]
+            assert b[:] == bytes(5) + content[part] + bytes(9)
+            b[::-3] = of_a[: len(range(0, size, 3))]
+            assert b[::-3] == content[: len(range(0, size, 3))]
+            b[:] = bytes(size)
+            a.seek(5)
+            assert a.readinto(of_b[part]) == size - 14 and a.tell() == size - 9
+            assert b[:] == bytes(5) + content[part] + bytes(9)
+            assert a.find(of_b[9 : 1 << 20], 0) == 9 == a.rfind(of_b[9:300], 0)
+            assert a.find(of_b[:10], 0) == -1
+            assert b.seek(0) == 0 == b.write(of_a[:0]) and b.write(of_a) == size and b[:] == content
+        rows = np.frombuffer(a, "u1").reshape(-1, 4096)
+        out = np.frombuffer(b, "u1").reshape(-1, 4096)
+        wanted = np.random.default_rng(3).integers(-len(rows), len(rows), len(rows))
+        assert softfault.take(rows, wanted, out=out) is out and np.array_equal(out, rows[wanted])
+        # Rows that are larger than a step, and indices that are a map's.
+        b[:16] = np.array([1, -2]).tobytes()
+        indices = np.frombuffer(b, "i8", 2)
+        halves = rows.reshape(2, -1)
+        assert np.array_equal(softfault.take(halves, indices), halves[[1, 0]])
+        del rows, out, indices, halves

@@ -3,7 +3,7 @@
 use super::{Access, Mmap};
 use crate::failure::{of_page, raised};
 use crate::maps;
-use crate::memory::{Memory, STEP, page_size};
+use crate::memory::{Memory, copy_across, page_size};
 use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::io;
@@ -135,21 +135,7 @@ impl Mmap {
         if !fits(dest) || !fits(src) {
             return Err(out());
         }
-        let moved = py.detach(|| {
-            let mut bytes = vec![0; count.min(STEP)];
-            let mut done = 0;
-            while done < count {
-                let len = (count - done).min(STEP);
-                // The overwritten bytes were read before, on whichever side of them the new place is.
-                let at = if dest < src { done } else { count - done - len };
-                // SAFETY: bytes of our own.
-                unsafe { memory.copy_out(src + at, (bytes.as_mut_ptr() as usize, len)) }?;
-                // SAFETY: bytes of our own; the map may be written to.
-                unsafe { memory.copy_in(dest + at, (bytes.as_ptr() as usize, len)) }?;
-                done += len;
-            }
-            Ok(())
-        });
+        let moved = py.detach(|| copy_across((&memory, src), (&memory, dest), count));
         moved.map_err(of_page)
     }
 

@@ -23,7 +23,7 @@ use crate::failure::of_page;
 use crate::held::{Held, drop_detached};
 use crate::lent::Lent;
 use crate::maps;
-use crate::memory::{Memory, STEP};
+use crate::memory::{Memory, copy_across};
 use core::ffi::c_int;
 use open::{Access, Arguments, Opened};
 use position::Position;
@@ -134,30 +134,11 @@ impl Mmap {
         bytes: &Lent,
     ) -> PyResult<()> {
         let (from, len) = bytes.place();
-        // Bytes of a map are copied first: they may be this map's.
-        let by_own = maps::touches(&(from..from + len));
-        let copied = py.detach(|| {
-            if !by_own {
-                // SAFETY: the bytes are lent, and no map's.
-                return unsafe { memory.copy_in(offset, (from, len)) }.map(drop);
-            }
-            let mut own = vec![0_u8; len.min(STEP)];
-            let mut done = 0;
-            while done < len {
-                let step = (len - done).min(STEP);
-                // The overwritten bytes were read before, if both overlap.
-                let forward = memory.start() + offset <= from;
-                let at = if forward { done } else { len - done - step };
-                // SAFETY: the bytes are lent; both are as long as the step, and the one is our own.
-                unsafe {
-                    let bytes = (from + at) as *const u8;
-                    core::ptr::copy_nonoverlapping(bytes, own.as_mut_ptr(), step);
-                }
-                // SAFETY: our own bytes.
-                unsafe { memory.copy_in(offset + at, (own.as_ptr() as usize, step)) }?;
-                done += step;
-            }
-            Ok(())
+        let other = maps::of_buffer((from, len))?;
+        let copied = py.detach(|| match &other {
+            Some((other, part)) => copy_across((other, part.start), (memory, offset), len),
+            // SAFETY: the bytes are lent, and no map's.
+            None => unsafe { memory.copy_in(offset, (from, len)) }.map(drop),
         });
         copied.map_err(of_page)
     }

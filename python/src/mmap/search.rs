@@ -33,10 +33,15 @@ impl Mmap {
         let part = self.part(&memory, start, end);
         let (from, len) = sub.place();
         let steps = Steps::new(&memory, &part, len)?;
+        // Otherwise there is nothing to look at.
+        let own = match len <= part.len() {
+            true => sub.copied_if_of_map(py)?,
+            false => None,
+        };
         let found = py.detach(|| {
             // SAFETY: the bytes are lent.
-            let wanted = unsafe { core::slice::from_raw_parts(from as *const u8, len) };
-            // Those may be a map's, whose faults are served as those of any bytes.
+            let lent = unsafe { core::slice::from_raw_parts(from as *const u8, len) };
+            let wanted = own.as_deref().unwrap_or(lent);
             match last {
                 false => first(steps, part, wanted),
                 true => self::last(steps, part, wanted),

@@ -3,7 +3,8 @@
 use super::{Mmap, items};
 use crate::failure::{of_page, raised};
 use crate::lent::Lent;
-use crate::memory::Memory;
+use crate::maps;
+use crate::memory::{Memory, copy_across};
 use memchr::memchr;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -79,6 +80,7 @@ impl Mmap {
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         let lent = Lent::to_write(buffer)?;
         let (into, room) = lent.place();
+        let other = maps::of_buffer((into, room))?;
         let taken = self.reserve(|memory, at| {
             let len = room.min(memory.len().saturating_sub(at));
             let own = memory.start()..memory.start() + memory.len();
@@ -90,8 +92,13 @@ impl Mmap {
         })?;
         let (memory, at) = (&*taken.memory, taken.part.start);
         let len = taken.part.len();
-        // SAFETY: the buffer is lent to be written to, and is not of this map.
-        let copied = py.detach(|| unsafe { memory.copy_out(at, (into, len)) });
+        let copied = py.detach(|| match &other {
+            Some((other, part)) => {
+                copy_across((memory, at), (other, part.start), len).map(|()| len)
+            }
+            // SAFETY: the buffer is lent to be written to, and is no map's.
+            None => unsafe { memory.copy_out(at, (into, len)) },
+        });
         let copied = copied.map_err(of_page)?;
         taken.used();
         Ok(copied)
