@@ -16,12 +16,14 @@ fn lock() -> MutexGuard<'static, BTreeMap<usize, Vec<Weak<Memory>>>> {
     MAPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a map.
-pub(crate) fn enter(memory: &Arc<Memory>) {
+/// Enters a map. Of those at the same addresses, one that may be written to is found before others: a buffer that may be written to
+/// is such a one's.
+pub(crate) fn enter(memory: &Arc<Memory>, may_write: bool) {
     let mut maps = lock();
     let window = maps.entry(memory.window().start).or_default();
     window.retain(|map| map.strong_count() > 0);
-    window.push(Arc::downgrade(memory));
+    let place = if may_write { 0 } else { window.len() };
+    window.insert(place, Arc::downgrade(memory));
 }
 
 /// Takes a map out, which is about to go, or to be elsewhere.

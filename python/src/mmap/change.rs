@@ -70,7 +70,8 @@ impl<'a> Resized<'a> {
 impl Drop for Resized<'_> {
     fn drop(&mut self) {
         let taken = self.taken.take();
-        taken.iter().for_each(maps::enter);
+        // Only a map that may be written to is resized.
+        taken.iter().for_each(|memory| maps::enter(memory, true));
         let mut state = self.map.state();
         state.memory = state.memory.take().or(taken);
         state.resized_in = 0;

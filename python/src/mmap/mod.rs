@@ -180,7 +180,7 @@ impl Mmap {
         });
         let Opened { memory, file } = opened?;
         let memory = Arc::new(memory);
-        maps::enter(&memory);
+        maps::enter(&memory, arguments.access() != Access::Read);
         Ok(Self {
             state: Mutex::new(State {
                 memory: Some(memory),
