@@ -255,11 +255,20 @@ impl Memory {
         }
     }
 
-    /// Lets the map have `len` bytes, and its file, if it writes to one, end there.
-    pub(crate) fn resize(&mut self, file: Option<(&File, u64)>, len: usize) -> io::Result<()> {
+    /// Lets the map have `len` bytes, and its file, if it has one, end there. `is_shared` says whether it writes to the file.
+    pub(crate) fn resize(
+        &mut self,
+        file: Option<(&File, u64)>,
+        is_shared: bool,
+        len: usize,
+    ) -> io::Result<()> {
         match (self, file) {
-            (Self::Served(map), Some((file, _))) => map.set_len(file, len),
-            (Self::Served(map), None) => {
+            (Self::Served(map), Some((file, _))) if is_shared => map.set_len(file, len),
+            (Self::Served(map), file) => {
+                if let Some((file, offset)) = file {
+                    // As the standard library, whose map may write to the file or not.
+                    map.engine().truncate(file, offset + len as u64)?;
+                }
                 // SAFETY: nobody has an address of the map: this is borrowed for writing.
                 unsafe { map.remap(len, RemapOptions::new().may_move(true)) }
             }

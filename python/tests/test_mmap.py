@@ -350,3 +350,26 @@ def test_it_can_be_buffered_over(cold, data):
     assert bytes(memoryview(cold)[:8]) == data[:1].tobytes()
     assert [*zip(range(3), iter(cold))] == [(at, cold[at : at + 1]) for at in range(3)]
     assert cold[:1] in cold
+
+
+@pytest.mark.parametrize("options", [{}, {"by_kernel": False, "small_maps": 0}])
+def test_resizes_of_a_private_map_of_a_file(tmp_path, options):
+    """The file ends where the map does, and the written bytes are the map's, as with the standard library's."""
+    path, page = tmp_path / "file", mmap.PAGESIZE
+    for offset in (0, page):
+        for sizes in ((page,), (70_000,), (100, 5 * page), (3 * page, page, 6 * page), (2 << 20, 100)):
+            seen = []
+            with softfault.Engine(memory=BUDGET, **options) as engine:
+                for make in (mmap.mmap, engine.mmap):
+                    path.write_bytes(b"ab" * 10_000)
+                    with open(path, "r+b") as file:
+                        m = make(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=offset)
+                        m[5:8] = m[2 * page + 5 : 2 * page + 8] = b"xyz"
+                        for size in sizes:
+                            m.resize(size)
+                            seen.append((len(m), m.size(), m[:], path.read_bytes()))
+                        m[50] = 7
+                        m.close()
+                    seen.append(path.read_bytes())
+            half = len(seen) // 2
+            assert seen[:half] == seen[half:], (offset, sizes)

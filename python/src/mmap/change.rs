@@ -120,7 +120,7 @@ impl Mmap {
         // It may write dirty pages back, and waits for the file system.
         let done = py.detach(|| {
             let of_file = file.as_deref().map(|file| (file, self.offset));
-            memory.resize(of_file, len)
+            memory.resize(of_file, !self.is_private, len)
         });
         done.map_err(raised)
     }

@@ -49,6 +49,8 @@ pub struct Mmap {
     access: Access,
     /// Byte of the file that it begins with. Immutable.
     offset: u64,
+    /// Whether its writes are its own, and not in the file. Immutable.
+    is_private: bool,
     /// Whether it keeps a file for `size` and `resize`.
     trackfd: bool,
 }
@@ -190,6 +192,7 @@ impl Mmap {
                 resized_in: 0,
             }),
             access: arguments.access(),
+            is_private: arguments.is_private(),
             offset: offset as u64,
             trackfd,
         })

@@ -106,14 +106,17 @@ impl Arguments {
         self.access
     }
 
+    pub(super) fn is_private(&self) -> bool {
+        self.flags & libc::MAP_TYPE == libc::MAP_PRIVATE
+    }
+
     /// True if an engine may serve it: memory that children share is the kernel's, and so is a map that needs more than an
     /// engine knows.
     pub(super) fn wants_engine(&self) -> bool {
         let kind = self.flags & libc::MAP_TYPE;
-        let private = kind == libc::MAP_PRIVATE;
         let shared = kind == libc::MAP_SHARED && self.fd.is_some();
         let prot = [READ, READ_WRITE, libc::PROT_WRITE].contains(&self.prot);
-        (private || shared) && self.flags & !(libc::MAP_TYPE | NO_MATTER) == 0 && prot
+        (self.is_private() || shared) && self.flags & !(libc::MAP_TYPE | NO_MATTER) == 0 && prot
     }
 
     /// Makes the map, over an engine if one is to serve it. Called without the interpreter's lock.
@@ -192,7 +195,7 @@ impl Arguments {
         self.is_open_for_it(file)?;
         let options = self.options(length);
         let file = file.as_raw_fd();
-        if self.flags & libc::MAP_TYPE == libc::MAP_PRIVATE {
+        if self.is_private() {
             // SAFETY: the interpreter has copies of the bytes and pointers to them, and no references.
             let map = unsafe { options.map_copy_with(engine, file) }?;
             return self.protected(map.into());
