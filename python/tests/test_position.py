@@ -42,12 +42,12 @@ def begin(call):
         return answers[0]
     return end
 
-def twice(first, second):
-    "Answers of both."
+def twice(first, second, start=begin):
+    "Answers of both. The first waits while `start` begins the second, and says how to get its answer."
     ends = []
     def meanwhile(name):
         if not ends:
-            ends.append(begin(second))
+            ends.append(start(second))
     held.meanwhile = meanwhile
     answer = outcome(first)
     held.meanwhile = None
@@ -106,20 +106,19 @@ def test_a_call_that_waited_finds_the_map_closed_or_shorter(tmp_path):
         + """
 first = b"000000000\\n"
 m = lines("r")
-def waits_for_close():
-    end = begin(m.readline)
+def and_close(call):
+    end = begin(call)
     m.close()
     return end
-got, end = twice(m.readline, waits_for_close)
-assert got == first and end() == "ValueError: mmap closed or invalid", (got, end())
+got, closed = twice(m.readline, m.readline, and_close)
+assert got == first and closed == "ValueError: mmap closed or invalid", (got, closed)
 
 m = lines("r+")
 m.seek(MIB)
-def waits_for_resize():
-    ends = [begin(lambda: m.resize(PAGE)), begin(lambda: m.write(b"1")), begin(m.read_byte), begin(m.readline)]
-    return ends
-got, ends = twice(lambda: m[5], waits_for_resize)
-got = [end() for end in ends]
+def each(calls):
+    ends = [begin(call) for call in calls]
+    return lambda: [end() for end in ends]
+_, got = twice(lambda: m[5], [lambda: m.resize(PAGE), lambda: m.write(b"1"), m.read_byte, m.readline], each)
 assert got == [None, "ValueError: data out of range", "ValueError: read byte out of range", b""], got
 assert m.tell() == MIB and len(m) == PAGE
 
