@@ -151,6 +151,22 @@ fn pages_cut_off_are_gone_and_come_back_as_zeros() {
     });
 }
 
+/// Of a length for which the tables of a map are kept. It needs no page of the pool.
+#[test]
+fn memory_that_was_cut_stays_cut_when_its_map_goes() {
+    let builder = HugeMemory::builder().backing(HugeBacking::Hugetlb);
+    let memory = match builder.page_size(HugeSize::TwoMiB).create(2 << 30) {
+        Ok(memory) => memory,
+        Err(error) => return softfault_skip::skipped("hugetlb", error),
+    };
+    let maps = [unreserved(&memory), unreserved(&memory)];
+    memory.truncate(PAGE as u64).unwrap();
+    for map in maps {
+        drop(map);
+        assert_eq!(memory.bytes().unwrap(), PAGE as u64);
+    }
+}
+
 #[test]
 fn a_lengthened_mapping_is_served() {
     each(4, |backing| {

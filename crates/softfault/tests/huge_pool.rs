@@ -56,6 +56,22 @@ fn reserved_pages_are_there_although_the_pool_is_empty() {
     assert_eq!(touch(&again, 3 * PAGE), 9);
 }
 
+/// Of a length for which the tables of a map are kept.
+#[test]
+fn a_page_that_was_given_back_is_not_reserved_again_when_its_map_goes() {
+    const PAGES: usize = (1 << 30) / PAGE;
+    let Some(_pool) = Pool::with(PAGES as u64) else {
+        return;
+    };
+    let memory = memory(HugeBacking::Hugetlb, PAGES);
+    let map = memory.map().unwrap();
+    write(&map, 0, 1);
+    memory.punch(0..PAGE as u64).unwrap();
+    let given_back = available();
+    drop(map);
+    assert_eq!(available(), given_back);
+}
+
 #[test]
 fn an_empty_pool_is_an_error_as_a_value() {
     let Some(pool) = Pool::with(8) else { return };

@@ -2,15 +2,15 @@
 //!
 //! Linux frees the page table of a span of huge pages when the last mapping that has it goes: a
 //! program that maps, touches and unmaps shared buffers would fault once for each page
-//! each time, and not once for each GiB. So the first map of a memory leaves another one behind, as
-//! long as itself and alike in all flags, in which nobody touches anything: it
-//! begins to share the tables of a map that goes, while they are there. No page is
+//! each time, and not once for each GiB. So the mapping of the first map that goes stays behind, with its tables, and
+//! nobody touches anything in it: it begins to share the tables of later maps that go, while they are there. No page is
 //! asked for and none is kept: pages that are punched or cut off leave it as they leave any
 //! other mapping.
+//!
+//! It has to be alike in all flags, `MAP_NORESERVE` among them, or the kernel shares nothing. A new mapping with these flags
+//! would do what a map does: make a file longer that was cut, and reserve the pages again that a punch gave back.
 
-use super::memory::HugeMemory;
 use super::place::{SPAN, SharedMapping, WantedMapping};
-use crate::huge_faults;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::c_void;
@@ -31,13 +31,14 @@ impl Anchor {
         Self(AtomicPtr::new(null_mut()))
     }
 
-    /// Keeps the tables of a map that is about to go. Where that cannot be, they are
+    /// Keeps the tables of a map that goes, whose mapping is `place`. Where that cannot be, they are
     /// made again: nothing else depends on it. No lock is taken.
-    pub(super) fn keep(&self, memory: &HugeMemory, wanted: &WantedMapping) {
+    pub(super) fn keep(&self, place: SharedMapping, wanted: &WantedMapping) {
         if wanted.bytes < SPAN {
             return;
         }
-        let Some(anchored) = self.get_or_make(memory, wanted) else {
+        // A mapping that is not left behind goes at the end of this, when its tables are shared.
+        let (anchored, Some(_going)) = self.get_or_leave(place, wanted) else {
             return;
         };
         let alike = (anchored.protection, anchored.flags) == (wanted.protection, wanted.flags);
@@ -66,20 +67,18 @@ impl Anchor {
         }
     }
 
-    fn get_or_make(&self, memory: &HugeMemory, wanted: &WantedMapping) -> Option<&Anchored> {
+    /// The anchor; and the mapping, if it has not become the anchor itself.
+    fn get_or_leave(
+        &self,
+        place: SharedMapping,
+        wanted: &WantedMapping,
+    ) -> (&Anchored, Option<SharedMapping>) {
         // Acquire pairs with the Release below.
         let known = self.0.load(Ordering::Acquire);
         if !known.is_null() {
             // SAFETY: made below, and kept until this is dropped.
-            return Some(unsafe { &*known });
+            return (unsafe { &*known }, Some(place));
         }
-        let place = SharedMapping::map(&WantedMapping {
-            fd: memory.fd().ok()?,
-            ..*wanted
-        });
-        let place = place.ok()?;
-        // The same flags as the maps have, or they would not share.
-        huge_faults::watch(place.range()).ok()?;
         let fresh = Box::into_raw(Box::new(Anchored {
             place,
             offset: wanted.offset,
@@ -89,12 +88,12 @@ impl Anchor {
         let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
         match self.0.compare_exchange(null_mut(), fresh, set, failed) {
             // SAFETY: as above.
-            Ok(_) => Some(unsafe { &*fresh }),
+            Ok(_) => (unsafe { &*fresh }, None),
             Err(other) => {
                 // SAFETY: nobody else has seen it.
-                drop(unsafe { Box::from_raw(fresh) });
+                let fresh = unsafe { Box::from_raw(fresh) };
                 // SAFETY: as above.
-                Some(unsafe { &*other })
+                (unsafe { &*other }, Some(fresh.place))
             }
         }
     }

@@ -243,16 +243,18 @@ impl Drop for HugeMap {
     fn drop(&mut self) {
         let pages = (self.len() / self.page_size().bytes()) as u64;
         huge_faults::unmap(self.backing(), pages, self.reserved_pages);
-        if self.backing() == HugeBacking::Hugetlb && self.is_managed() {
-            let no_reserve = self.reserved_pages == 0;
-            let (bytes, read_only) = (self.len(), self.read_only);
-            let wanted = wanted(&self.memory, self.offset, bytes, read_only, no_reserve);
-            if let Ok(wanted) = wanted {
-                (self.memory.anchor()).keep(&self.memory, &wanted);
-            }
-        }
+        let anchored = self.backing() == HugeBacking::Hugetlb && self.is_managed();
+        let no_reserve = self.reserved_pages == 0;
+        let (bytes, read_only) = (self.len(), self.read_only);
         // Before the parts that a handler would use. No lock is taken, so signals may come.
         self.entry = None;
+        let place = core::mem::replace(&mut self.place, SharedMapping::none());
+        if let (true, Ok(wanted)) = (
+            anchored,
+            wanted(&self.memory, self.offset, bytes, read_only, no_reserve),
+        ) {
+            self.memory.anchor().keep(place, &wanted);
+        }
         self.alias = None;
     }
 }

@@ -63,6 +63,11 @@ impl SharedMapping {
         placed
     }
 
+    /// Of nothing.
+    pub(super) const fn none() -> Self {
+        Self { range: 0..0 }
+    }
+
     /// Its addresses.
     pub(super) fn range(&self) -> &Range<usize> {
         &self.range
