@@ -8,6 +8,7 @@ use huge_scene::{PAGE, each, memory, touch, unreserved, write};
 use softfault::{Engine, FaultError, HugeBacking, HugeMap, HugeMapOptions, HugeMemory, HugeSize};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 
 #[test]
 fn two_maps_show_the_same_bytes() {
@@ -149,6 +150,20 @@ fn pages_cut_off_are_gone_and_come_back_as_zeros() {
         write(&map, 3 * PAGE, 3);
         assert_eq!(touch(&longer, 3 * PAGE), 3);
     });
+}
+
+#[test]
+fn a_file_that_has_taken_the_descriptors_number_gets_no_blocks() {
+    let memory = memory(HugeBacking::Ordinary, 2);
+    let map = HugeMapOptions::new().read_only(true).map(&memory).unwrap();
+    map.populate(..).unwrap();
+    let path = std::env::temp_dir().join(format!("softfault-huge-{}", std::process::id()));
+    let other = std::fs::File::create(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    // SAFETY: the number is the memory's; a program can do so by mistake.
+    assert!(unsafe { libc::dup2(other.as_raw_fd(), memory.as_fd().as_raw_fd()) } >= 0);
+    let _ = map.populate(..);
+    assert_eq!(other.metadata().unwrap().blocks(), 0);
 }
 
 /// Of a length for which the tables of a map are kept. It needs no page of the pool.

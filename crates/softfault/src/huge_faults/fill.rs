@@ -100,7 +100,9 @@ impl HugeWindow {
     /// drop when memory is short, or at `drop_caches`: they are zeros still, but missing
     /// again, and no longer counted. Allocating an allocated page only marks it.
     pub(crate) fn keep(&self, at: usize, bytes: usize) {
-        if self.backing != HugeBacking::Hugetlb {
+        // The program may have closed the descriptor, and have a file of its own there.
+        let is_ours = || self.blocks(self.offset + at as u64).is_ok();
+        if self.backing != HugeBacking::Hugetlb && is_ours() {
             // Where it is denied, the pages stay clean.
             self.allocate(at, bytes);
         }
