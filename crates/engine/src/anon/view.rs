@@ -130,7 +130,13 @@ impl View {
             };
             done += read;
             if read < part {
-                break;
+                // What follows the file's end is zeros only if it is the file's, too.
+                let rest = page + part / PAGE_SIZE..(offset as usize + bytes) / PAGE_SIZE;
+                let is_files = |page| matches!(self.place(page), Some(Whereabouts::File(_)));
+                return match { rest }.all(is_files) {
+                    true => Ok(done),
+                    false => Err(NotRead::Changed),
+                };
             }
         }
         Ok(done)
@@ -248,5 +254,49 @@ impl Store for View {
             }
             (None, of_swap) => of_swap,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::anon::PageState;
+    use crate::budget::Budget;
+
+    /// A file that ends after its first page.
+    struct OnePage;
+
+    impl Store for OnePage {
+        fn len(&self) -> Result<u64, StoreError> {
+            Ok(PAGE_SIZE as u64)
+        }
+
+        unsafe fn read(&self, offset: u64, _: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+            Ok(bytes.min(PAGE_SIZE.saturating_sub(offset as usize)))
+        }
+    }
+
+    #[test]
+    fn pages_in_swap_behind_the_files_end_are_not_taken_for_its() {
+        let budget = Budget::new(1 << 10);
+        let pages = Arc::new(Pages::new(4).unwrap());
+        assert!((0..4).all(|page| pages.pay_for(page, &budget)));
+        let view = View {
+            pages: pages.clone(),
+            swap: None,
+            origin: Some(Origin {
+                store: Arc::new(OnePage),
+                offset: 0,
+            }),
+        };
+        let mut buffer = vec![0; 4 * PAGE_SIZE];
+        let mut read = |pages: usize| {
+            // SAFETY: into the buffer, which has that many pages.
+            unsafe { view.read_now(0, buffer.as_mut_ptr(), pages * PAGE_SIZE) }
+        };
+        assert_eq!(read(4), Ok(PAGE_SIZE));
+        pages.enter(3, PageState::ABSENT.to_swapped(0), Some(0));
+        assert_eq!(read(3), Ok(PAGE_SIZE));
+        assert_eq!(read(4), Err(NotRead::Changed));
     }
 }
