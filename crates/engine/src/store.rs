@@ -39,6 +39,12 @@ pub trait Complete {
     fn complete(&self, cookie: u64, result: Result<usize, StoreError>);
 }
 
+/// The asynchronous reads of all stores of a node.
+pub trait ReadsUnderWay: Send + Sync {
+    /// Delivers those that are over, without waiting. As for a [`Store`], nothing here may use the heap.
+    fn poll(&self, complete: &dyn Complete);
+}
+
 /// How a wait for an asynchronous read ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reap {

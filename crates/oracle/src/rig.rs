@@ -209,6 +209,7 @@ impl Rig {
             policies,
             swap: swap.map(|swap| swap(budget.clone())),
             on_reclaim: None,
+            reads: None,
         };
         let tables = through(mmu.clone());
         let node = Node::new(budget, tables, frames.clone(), clock.clone(), options);

@@ -3,7 +3,7 @@
 mod files;
 
 use files::{check, made_file};
-use softfault::{Advice, Engine};
+use softfault::{Advice, Engine, Reads};
 
 #[test]
 fn finished_reads_of_one_file_make_room_for_another() {
@@ -41,4 +41,33 @@ fn finished_reads_of_one_file_make_room_for_another() {
         "{:?}",
         engine.stats()
     );
+}
+
+/// An engine whose memory is full of pages that were read ahead, which nobody has touched, and the file's map.
+fn full_of_reads(name: &str) -> (Engine, softfault::Mmap) {
+    let engine = Engine::builder()
+        .by_kernel(false)
+        .memory(64 << 20)
+        .reads(Reads::Direct)
+        .build()
+        .unwrap();
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&made_file(name, 64 << 20)).unwrap() };
+    map.advise(Advice::WillNeed).unwrap();
+    (engine, map)
+}
+
+#[test]
+fn finished_reads_make_room_for_a_lower_budget() {
+    let (engine, map) = full_of_reads("idle_lower");
+    engine.set_memory(8 << 20).unwrap();
+    check(&map, 77_777);
+}
+
+#[test]
+fn finished_reads_make_room_for_private_memory() {
+    let (engine, map) = full_of_reads("idle_private");
+    let mut private = engine.map_anon(48 << 20).unwrap();
+    private.write_at(&vec![7; 48 << 20], 0).unwrap();
+    check(&map, 77_777);
 }

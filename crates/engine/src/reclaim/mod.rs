@@ -39,8 +39,10 @@ pub(crate) use write_back::Dirty;
 use crate::budget::{Budget, InHand, Need};
 use crate::cache::Node;
 use crate::cache::frames::CHUNK_PAGES;
+use crate::cache::reads::Completion;
 use crate::page::Order;
 use crate::stage::Stage;
+use crate::store::{Complete, StoreError};
 use core::cell::Cell;
 
 /// Reclaim's state of a node's files.
@@ -198,6 +200,33 @@ impl Node {
     /// Evicts folios that nobody has mapped, however fresh, and gives all spare
     /// chunks back; returns how many pages the budget got.
     fn evict_read(&self, enough: impl Fn(usize) -> bool) -> usize {
+        let made = self.evict_unlocked(&enough);
+        match !enough(made) && self.take_completed() {
+            true => made + self.evict_unlocked(&|more| enough(made + more)),
+            false => made,
+        }
+    }
+
+    /// Takes the completions of reads that nobody waits for, whose folios are locked; true if there were any.
+    #[cold]
+    #[inline(never)]
+    fn take_completed(&self) -> bool {
+        struct Counted<'a>(Completion<'a>, Cell<bool>);
+        impl Complete for Counted<'_> {
+            fn complete(&self, cookie: u64, result: Result<usize, StoreError>) {
+                self.1.set(true);
+                self.0.complete(cookie, result);
+            }
+        }
+        let counted = Counted(Completion(self), Cell::new(false));
+        if let Some(reads) = &self.reads {
+            reads.poll(&counted);
+        }
+        counted.1.get()
+    }
+
+    /// Evicts such folios, as far as they are not locked.
+    fn evict_unlocked(&self, enough: &dyn Fn(usize) -> bool) -> usize {
         let mut left = self.lru.lists.pages().readahead;
         let mut made = 0;
         while !enough(made) {

@@ -107,6 +107,7 @@ impl Rig {
             policies,
             swap,
             on_reclaim: None,
+            reads: None,
         };
         let node = Node::new(budget, mmu, Arc::new(frames), clock.clone(), options);
         let node = node.map_err(|error| match error {

@@ -456,6 +456,7 @@ impl Builder {
             policies: self.policies,
             swap: slots,
             on_reclaim: self.on_reclaim,
+            reads: Some(rings.clone()),
         };
         let node = Node::new(budget, mmu, Arc::new(frames), clock, options);
         let node = node.map_err(error::budget)?;

@@ -15,6 +15,7 @@ use crate::reclaim::Copies;
 use crate::reclaim::anonymous::{Balance, PrivateMemory};
 use crate::reclaim::{Evictions, Lru};
 use crate::stats::NodeStats;
+use crate::store::ReadsUnderWay;
 use crate::swap::Swap;
 use crate::{Clock, Mmu};
 use folios::Folios;
@@ -60,6 +61,9 @@ pub struct NodeOptions {
     /// Called when memory is short and the node begins to evict, in the thread that needs the memory: a fault's too. It
     /// uses no heap, takes no lock, and returns at once.
     pub on_reclaim: Option<fn()>,
+    /// The reads that reclaim asks for when it finds nothing else: those that are over and that nobody waits for still have
+    /// their folios locked.
+    pub reads: Option<Arc<dyn ReadsUnderWay>>,
 }
 
 /// Everything under one budget.
@@ -78,6 +82,8 @@ pub struct Node {
     pub policies: Policies,
     /// As [`NodeOptions::on_reclaim`]. Immutable.
     pub(crate) on_reclaim: Option<fn()>,
+    /// As [`NodeOptions::reads`]. Immutable.
+    pub(crate) reads: Option<Arc<dyn ReadsUnderWay>>,
     /// All folios.
     pub(crate) folios: Folios,
     /// Folios by address.
@@ -116,6 +122,7 @@ impl Node {
             policies,
             swap,
             on_reclaim,
+            reads,
         } = options;
         let pages = budget.limit() as usize;
         if pages * PAGE_SIZE < LEAST_BYTES {
@@ -157,6 +164,7 @@ impl Node {
             evictions: Evictions::default(),
             policies,
             on_reclaim,
+            reads,
             size,
             budget,
             mmu,

@@ -5,6 +5,7 @@
 //! kernel serves needs none.
 
 use super::{QueueKind, Rings, Unavailable, apart};
+use softfault_engine::store::{Complete, ReadsUnderWay};
 use std::sync::{Arc, OnceLock};
 
 /// How rings of a kind are made.
@@ -19,6 +20,14 @@ pub(crate) struct RingsOnDemand {
     make: Make,
     /// `None` inside: the kernel has none for us.
     made: OnceLock<Option<Arc<Rings>>>,
+}
+
+impl ReadsUnderWay for RingsOnDemand {
+    fn poll(&self, complete: &dyn Complete) {
+        if let Some(rings) = self.get() {
+            rings.poll(complete);
+        }
+    }
 }
 
 impl RingsOnDemand {
