@@ -24,6 +24,7 @@ use crate::errno::errno;
 use crate::machine::file_size_limit;
 use crate::table::Guarded;
 use core::ops::Range;
+use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::c_void;
 use softfault_engine::mmu::{MmuError, Reservation};
@@ -32,6 +33,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The name in `/proc/self/maps` of the memory of a window that was taken over.
 pub(super) const NAME: &str = "softfault-window";
+
+#[cfg(test)]
+thread_local! {
+    /// The kernel refuses to serve the memory of a window that this thread takes over.
+    pub(super) static REFUSED: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+}
 
 /// Windows in whose place files' own mappings are, the one that is changing, and those that changed last.
 #[derive(Default)]
@@ -94,7 +101,7 @@ impl UffdMmu {
 
     /// Takes the place over again: from here on a touch of it is a fault that is ours to serve.
     ///
-    /// After an error the mapping is as it was, or, if the last step failed, a touch is an error.
+    /// After an error the mapping is as it was. Only where it cannot be put back a touch is an error.
     ///
     /// # Safety
     /// `part` was shown; the space has a mapping for it, so that faults are served.
@@ -115,14 +122,34 @@ impl UffdMmu {
         let _ = place.advise(libc::MADV_NOHUGEPAGE);
         let _ = place.advise(libc::MADV_UNMERGEABLE);
         place.advise(libc::MADV_DONTFORK)?;
-        self.change(&range, |shown| {
+        // The way back. Where there is none, the steps are as likely to succeed as ever.
+        let before = Aside::twin(&range);
+        let taken = self.change(&range, |shown| {
             place.put(range.start)?;
             shown.remove(&range.start);
-            abi::register(self.of(part), &range, self.protects(part)).map_err(system)?;
-            // SAFETY: no memory involved.
-            let sized = unsafe { memory.call(libc::SYS_ftruncate, [range.len(), 0, 0, 0, 0]) };
-            sized.map(drop).map_err(system)
-        })
+            let refused = match self.serve_empty(part, &memory) {
+                Ok(()) => return Ok(Ok(())),
+                Err(refused) => refused,
+            };
+            before.and_then(|before| before.put(range.start))?;
+            shown.insert(range.start);
+            // Touches that have met the empty file meanwhile are made again: it has changed, twice.
+            Ok(Err(refused))
+        });
+        taken?
+    }
+
+    /// The last two steps: the place of `part` has a mapping of `memory`, which is empty yet.
+    fn serve_empty(&self, part: &Reservation, memory: &Guarded) -> Result<(), MmuError> {
+        let range = part.range();
+        #[cfg(test)]
+        if REFUSED.get() {
+            return Err(system(libc::ENOMEM));
+        }
+        abi::register(self.of(part), &range, self.protects(part)).map_err(system)?;
+        // SAFETY: no memory involved.
+        let sized = unsafe { memory.call(libc::SYS_ftruncate, [range.len(), 0, 0, 0, 0]) };
+        sized.map(drop).map_err(system)
     }
 
     /// Hands a window's place back: `replace` puts the new mapping in it, and it is not unmapped with the
@@ -196,6 +223,17 @@ impl Aside {
     fn new(file: &Guarded, bytes: usize, flags: i32) -> Result<Self, MmuError> {
         let start = map(file, bytes, libc::PROT_READ, flags)?;
         Ok(Self(start..start + bytes))
+    }
+
+    /// A second mapping of what a shared mapping shows.
+    fn twin(shared: &Range<usize>) -> Result<Self, MmuError> {
+        let (from, flags) = (shared.start as *mut c_void, libc::MREMAP_MAYMOVE);
+        // SAFETY: with no old length the mapping stays, and the new one is where there was none.
+        let start = unsafe { sync::kernel_calls::mremap(from, 0, shared.len(), flags, null_mut()) };
+        match start {
+            libc::MAP_FAILED => Err(system(errno())),
+            start => Ok(Self(start as usize..start as usize + shared.len())),
+        }
     }
 
     fn advise(&self, advice: i32) -> Result<(), MmuError> {

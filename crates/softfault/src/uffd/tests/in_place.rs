@@ -4,6 +4,7 @@ use super::served::serve;
 use super::{page, real, resident_kb};
 use crate::table::Guarded;
 use crate::uffd::UffdMmu;
+use crate::uffd::in_place::REFUSED;
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -121,6 +122,28 @@ fn a_file_that_refuses_leaves_the_window() {
     // SAFETY: nobody touches it meanwhile.
     let shown = unsafe { mmu.show(&window, &socket) };
     assert_eq!(shown, Err(MmuError::System(libc::ENODEV)));
+    assert!(!mmu.is_shown(window.addr));
+    assert!((0..PAGES).all(|at| is_right(&window, at)));
+}
+
+/// The kernel may have no memory for the last steps, when the file's mapping has gone already.
+#[test]
+fn a_place_that_cannot_be_taken_over_shows_the_file() {
+    let (mmu, file) = (Arc::new(real()), file("not-taken-over"));
+    let window = served(&mmu);
+    // SAFETY: nobody touches it.
+    unsafe { mmu.show(&window, &file) }.unwrap();
+    for _ in 0..2 {
+        REFUSED.set(true);
+        // SAFETY: shown above.
+        let taken = unsafe { mmu.take_over(&window) };
+        REFUSED.set(false);
+        assert_eq!(taken, Err(MmuError::NoMemory));
+        assert!(mmu.is_shown(window.addr));
+        assert!((0..PAGES).all(|at| is_right(&window, at)));
+    }
+    // SAFETY: shown still; the handler serves it.
+    unsafe { mmu.take_over(&window) }.unwrap();
     assert!(!mmu.is_shown(window.addr));
     assert!((0..PAGES).all(|at| is_right(&window, at)));
 }
