@@ -405,6 +405,42 @@ fn a_held_window_stays_with_its_server() {
     assert_eq!(engine.stats().windows, 0);
 }
 
+/// As any value may be: no call of the program runs then.
+#[test]
+fn forgotten_pins_hold_a_window_no_longer_than_its_map() {
+    let _alone = alone();
+    let scratch = numbered("forgotten", 1024);
+    let file = warm(&scratch);
+    let engine = engine(Reads::Auto);
+    for kernel in [false, true, false] {
+        let first = map(&engine, &file);
+        first.change_server(kernel).unwrap();
+        core::mem::forget(first.pin(0..PAGE).unwrap());
+        assert!(!first.change_server(!kernel).unwrap(), "pages are pinned");
+        drop(first);
+        // The window is the same one, which was idle.
+        let again = map(&engine, &file);
+        assert!(again.change_server(kernel).unwrap() || again.change_server(!kernel).unwrap());
+        let pinned = again.pin(0..PAGE).unwrap();
+        check(&pinned, 0);
+        drop(pinned);
+        (0..1024).for_each(|page| check(&again, page));
+    }
+    // A writable map of the kernel's is waited for, and comes at once.
+    let first = map(&engine, &file);
+    first.change_server(false).unwrap();
+    core::mem::forget(first.pin(0..PAGE).unwrap());
+    drop(first);
+    let first = map(&engine, &file);
+    let both = File::options().read(true).write(true).open(&scratch.0);
+    let both = both.unwrap();
+    // SAFETY: nobody else writes to the file, and the maps are read as volatile bytes.
+    let mut written = unsafe { engine.map_mut(&both) }.unwrap();
+    written[PAGE] = 0x5a;
+    // SAFETY: within the map.
+    assert_eq!(unsafe { first[PAGE..].as_ptr().read_volatile() }, 0x5a);
+}
+
 #[test]
 fn behind_the_end_of_the_file_is_an_error_under_either_server() {
     let _alone = alone();

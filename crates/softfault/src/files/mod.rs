@@ -246,6 +246,9 @@ impl Files {
             managed.unmap_window(cache.addresses());
             // Before anybody maps the file again, and pins.
             cache.forget_pins();
+            if let Some(served) = table.served(&cache) {
+                served.forget_holds();
+            }
             // The table has it still.
             drop(cache);
             let gone = table.forget_idle();

@@ -66,6 +66,8 @@ struct State {
     holds: usize,
     /// Those of them that last as long as the program likes.
     kept: usize,
+    /// How often all holds were forgotten. Those from before count no more.
+    forgotten: u64,
     /// Somebody waits for the calls that are under way: others begin afterwards.
     changing: bool,
     /// The number of shared writable maps of the file, which are the kernel's: the kernel is to serve the window, too.
@@ -106,6 +108,7 @@ impl Served {
                 by: Server::Engine,
                 holds: 0,
                 kept: 0,
+                forgotten: 0,
                 changing: false,
                 writers: 0,
                 not_before: None,
@@ -187,8 +190,38 @@ impl Served {
         Hold {
             by: state.by,
             kept: false,
+            forgotten: state.forgotten,
             of: self.clone(),
             made: ProcessGeneration::here(),
+        }
+    }
+
+    /// Forgets leftover holds. No map of the window is left, and a hold lives no longer than its map, or is of no use any more: one
+    /// that is left was forgotten, as any value may be.
+    pub(super) fn forget_holds(&self) {
+        let mut state = self.state();
+        if state.holds > 0 {
+            state.forgotten += 1;
+            (state.holds, state.kept) = (0, 0);
+            self.was_let_go(state);
+        }
+    }
+
+    /// There are fewer holds than before.
+    fn was_let_go(&self, state: MutexGuard<'_, State>) {
+        let wanted = state.changing;
+        let due = state.holds == 0 && state.writers > 0 && state.by == Server::Engine;
+        drop(state);
+        if wanted {
+            self.changed.notify_all();
+        }
+        if due
+            && let Some(place) = &self.of
+            && let Some(cache) = place.cache.upgrade()
+        {
+            let _masked = signal::masked();
+            // As in `Writer::of`.
+            let _ = self.show(&cache, false);
         }
     }
 
@@ -302,6 +335,8 @@ pub(crate) struct Hold {
     by: Server,
     /// As long as the program likes.
     kept: bool,
+    /// As [`State::forgotten`] was.
+    forgotten: u64,
     of: Arc<Served>,
     made: ProcessGeneration,
 }
@@ -316,7 +351,9 @@ impl Hold {
     pub(crate) fn keep(&mut self) {
         if !self.kept {
             self.kept = true;
-            self.of.state().kept += 1;
+            let mut state = self.of.state();
+            state.kept += usize::from(self.forgotten == state.forgotten);
+            drop(state);
             self.of.changed.notify_all();
         }
     }
@@ -329,21 +366,12 @@ impl Drop for Hold {
             return;
         }
         let mut state = self.of.state();
+        if self.forgotten != state.forgotten {
+            // No map of its time is left.
+            return;
+        }
         state.holds -= 1;
         state.kept -= usize::from(self.kept);
-        let wanted = state.changing;
-        let due = state.holds == 0 && state.writers > 0 && state.by == Server::Engine;
-        drop(state);
-        if wanted {
-            self.of.changed.notify_all();
-        }
-        if due
-            && let Some(place) = &self.of.of
-            && let Some(cache) = place.cache.upgrade()
-        {
-            let _masked = signal::masked();
-            // As in `Writer::of`.
-            let _ = self.of.show(&cache, false);
-        }
+        self.of.was_let_go(state);
     }
 }

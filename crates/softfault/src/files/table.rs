@@ -216,6 +216,11 @@ impl WindowTable {
         })
     }
 
+    /// What serves a window.
+    pub(super) fn served(&mut self, cache: &Arc<PageCache>) -> Option<Arc<Served>> {
+        self.entry_of(cache).map(|entry| entry.served.clone())
+    }
+
     /// True to the first that asks since the window was idle.
     pub(super) fn was_idle(&mut self, cache: &Arc<PageCache>) -> bool {
         let entry = self.entry_of(cache);
