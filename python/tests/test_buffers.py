@@ -99,7 +99,8 @@ some = memoryview(b)[8200:16000]
 of_b = np.frombuffer(b, "i8", 255 * 512, 8).reshape(-1, 512)
 """
 FULL = """
-b = engine.mmap(-1, 1 << 30, flags=mmap.MAP_PRIVATE)
+other = softfault.Engine(memory="10M", by_kernel=False, small_maps=0)
+b = other.mmap(-1, 1 << 30, flags=mmap.MAP_PRIVATE)
 try:
     b.populate(write=True)
 except MemoryError:
