@@ -23,8 +23,7 @@ impl Anonymous {
     ///
     /// No page is locked: the forking thread keeps faults and reclaim out
     /// ([`AddressSpace::freeze`], [`Node::stop_eviction`]). The budget has room for
-    /// as much as the parent's had. After an error the window has no pages, and stays: the caller puts something
-    /// else there.
+    /// as much as the parent's had.
     ///
     /// [`AddressSpace::freeze`]: crate::mm::AddressSpace::freeze
     pub fn adopt(
@@ -41,8 +40,6 @@ impl Anonymous {
             Ok(()) => Ok(anon),
             Err(error) => {
                 anon.adopt_nothing();
-                // Nothing that could come to be at these addresses may be taken for this memory.
-                core::mem::forget(anon);
                 Err(error)
             }
         }
@@ -67,7 +64,7 @@ impl Anonymous {
         }
     }
 
-    /// Gives all pages up, and pays back what was counted in.
+    /// Gives all pages up, and pays back what was counted in. So the drop finds nothing to pay back.
     #[cold]
     fn adopt_nothing(&self) {
         self.pages.were_not_paid();
