@@ -82,7 +82,7 @@ fn a_pipe_is_no_program() {
     let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
     // SAFETY: a string that ends in zero.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o755) }, 0);
-    refuses_program(&pipe, 126, "no regular file");
+    refuses_program(&pipe, 126, "not a regular file");
     let script = directory.join("script");
     executable(&script, &format!("#!{}\n", pipe.display()));
     refuses_program(&script, 126, "Permission denied");

@@ -116,17 +116,19 @@ static void reused(void)
 {
     enum { MAPS = 6, PAGES = 512 };
     unsigned char *maps[MAPS];
-    char name[64];
+    char name[4096];
     for (int i = 0; i < MAPS; i++) {
-        int copy = memfd_create("copy", 0);
+        snprintf(name, sizeof name, "%s.copy%d", path, i);
+        int copy = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
         char *bytes = malloc(PAGES * PAGE);
         memset(bytes, i, PAGES * PAGE);
         if (copy < 0 || write(copy, bytes, PAGES * PAGE) != (ssize_t)(PAGES * PAGE))
             exit(2);
         free(bytes);
-        snprintf(name, sizeof name, "/proc/self/fd/%d", copy);
-        int again = open(name, O_RDONLY);
         close(copy);
+        int again = open(name, O_RDONLY);
+        /* The engine does not keep windows of files without a name for long. */
+        unlink(name);
         maps[i] = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, again, 0);
         printf("%d\n", maps[i][5 * PAGE]);
         munmap(maps[i], PAGES * PAGE);
