@@ -17,29 +17,13 @@
 #define PAGE ((size_t)4096)
 #define BOTH (PROT_READ | PROT_WRITE)
 
-static const char *path;
-static int fd;
-static size_t size;
-
-static void answer(const char *what, long answered)
-{
-    printf("%s %ld %s\n", what, answered, answered < 0 ? strerror(errno) : "");
-    fflush(stdout);
-}
+#include "answers.h"
 
 static unsigned char *anon(size_t bytes)
 {
     unsigned char *memory = mmap(NULL, bytes, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(memory, 7, bytes);
     return memory;
-}
-
-static size_t sum(const unsigned char *bytes, size_t count)
-{
-    size_t all = 0;
-    for (size_t i = 0; i < count; i++)
-        all = all * 31 + bytes[i];
-    return all;
 }
 
 /* A read into a page behind the end of the file is an error; then the mapping grows. The end is in the midst of a page table,

@@ -19,23 +19,7 @@
 #define BOTH (PROT_READ | PROT_WRITE)
 #define ANON (MAP_PRIVATE | MAP_ANONYMOUS)
 
-static const char *path;
-static int fd;
-static size_t size;
-
-static void answer(const char *what, long answered)
-{
-    printf("%s %ld %s\n", what, answered, answered < 0 ? strerror(errno) : "");
-    fflush(stdout);
-}
-
-static size_t sum(const unsigned char *bytes, size_t count)
-{
-    size_t all = 0;
-    for (size_t i = 0; i < count; i++)
-        all = all * 31 + bytes[i];
-    return all;
-}
+#include "answers.h"
 
 static void *must(void *mapped)
 {

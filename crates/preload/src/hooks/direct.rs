@@ -298,11 +298,6 @@ hooks! {
         bytes_by(fd, (to, bytes), |to, bytes, done| next(fd, to, bytes, at + done as off_t))
     };
 
-    /// pread(2), by its other name.
-    fn pread64(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |next| {
-        bytes_by(fd, (to, bytes), |to, bytes, done| next(fd, to, bytes, at + done as off_t))
-    };
-
     /// readv(2).
     fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t = |next| {
         vectors_at_position(fd, (vectors, count), |vectors, count| next(fd, vectors, count))
@@ -313,21 +308,8 @@ hooks! {
         vectors_by(fd, (vectors, count), |vectors, count, done| next(fd, vectors, count, at + done as off_t))
     };
 
-    /// preadv(2), by its other name.
-    fn preadv64(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |next| {
-        vectors_by(fd, (vectors, count), |vectors, count, done| next(fd, vectors, count, at + done as off_t))
-    };
-
     /// preadv2(2).
     fn preadv2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
-        if at == -1 && flags == 0 {
-            return vectors_at_position(fd, (vectors, count), |vectors, count| next(fd, vectors, count, at, flags));
-        }
-        vectors_by(fd, (vectors, count), |vectors, count, done| next(fd, vectors, count, behind(at, done), flags))
-    };
-
-    /// preadv2(2), by its other name.
-    fn preadv64v2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |next| {
         if at == -1 && flags == 0 {
             return vectors_at_position(fd, (vectors, count), |vectors, count| next(fd, vectors, count, at, flags));
         }

@@ -5,8 +5,8 @@ use super::next::hooks;
 use super::receive::{self, structures};
 use super::{arguments, direct, memory, paths, process, programs, signals};
 use libc::{
-    FILE, c_char, c_int, c_void, mode_t, nfds_t, off_t, pid_t, pollfd, size_t, sockaddr, socklen_t,
-    ssize_t, statfs, timespec, timeval,
+    FILE, c_char, c_int, c_void, iovec, mode_t, nfds_t, off_t, pid_t, pollfd, size_t, sockaddr,
+    socklen_t, ssize_t, statfs, timespec, timeval,
 };
 
 hooks! {
@@ -14,7 +14,16 @@ hooks! {
     fn __read(fd: c_int, to: *mut c_void, bytes: size_t) -> ssize_t = |_next| direct::read(fd, to, bytes);
 
     /// pread(2).
-    fn __pread64(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |_next| direct::pread64(fd, to, bytes, at);
+    fn __pread64(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |_next| direct::pread(fd, to, bytes, at);
+
+    /// pread(2).
+    fn pread64(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = |_next| direct::pread(fd, to, bytes, at);
+
+    /// preadv(2).
+    fn preadv64(fd: c_int, vectors: *const iovec, count: c_int, at: off_t) -> ssize_t = |_next| direct::preadv(fd, vectors, count, at);
+
+    /// preadv2(2).
+    fn preadv64v2(fd: c_int, vectors: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = |_next| direct::preadv2(fd, vectors, count, at, flags);
 
     /// write(2).
     fn __write(fd: c_int, from: *const c_void, bytes: size_t) -> ssize_t = |_next| memory::write(fd, from, bytes);

@@ -199,7 +199,8 @@ hooks! {
             libc::SYS_pread64 => direct::bytes_by(a as c_int, (b as *mut c_void, c as usize), |to, bytes, done| {
                 next(number, a, to as c_long, bytes as c_long, d + done as c_long, e, f) as isize
             }) as c_long,
-            libc::SYS_readv => {
+            // -1: where the file is.
+            libc::SYS_readv | libc::SYS_preadv2 if number == libc::SYS_readv || d == -1 && f == 0 => {
                 let vectors = (b as *const libc::iovec, c_int::try_from(c).unwrap_or(-1));
                 direct::vectors_at_position(a as c_int, vectors, |vectors, count| {
                     next(number, a, vectors as c_long, c_long::from(count), d, e, f) as isize

@@ -246,14 +246,16 @@ impl Files {
             managed.unmap_window(cache.addresses());
             // Before anybody maps the file again, and pins.
             cache.forget_pins();
-            if let Some(served) = table.served(&cache) {
-                served.forget_holds();
-            }
+            let let_go = table.served(&cache);
+            let let_go = let_go.filter(|served| served.forget_holds());
             // The table has it still.
             drop(cache);
             let gone = table.forget_idle();
             drop(table);
             drop(gone);
+            if let Some(served) = let_go {
+                served.was_let_go();
+            }
             self.became_idle(idle);
         }
     }

@@ -196,19 +196,22 @@ impl Served {
         }
     }
 
-    /// Forgets leftover holds. No map of the window is left, and a hold lives no longer than its map, or is of no use any more: one
-    /// that is left was forgotten, as any value may be.
-    pub(super) fn forget_holds(&self) {
+    /// Forgets leftover holds; true if there were any, and then [`was_let_go`](Self::was_let_go) has to follow, with nothing locked. No
+    /// map of the window is left, and a hold lives no longer than its map, or is of no use any more: one that is left was forgotten, as
+    /// any value may be.
+    pub(super) fn forget_holds(&self) -> bool {
         let mut state = self.state();
-        if state.holds > 0 {
+        let any = state.holds > 0;
+        if any {
             state.forgotten += 1;
             (state.holds, state.kept) = (0, 0);
-            self.was_let_go(state);
         }
+        any
     }
 
     /// There are fewer holds than before.
-    fn was_let_go(&self, state: MutexGuard<'_, State>) {
+    pub(super) fn was_let_go(&self) {
+        let state = self.state();
         let wanted = state.changing;
         let due = state.holds == 0 && state.writers > 0 && state.by == Server::Engine;
         drop(state);
@@ -372,6 +375,7 @@ impl Drop for Hold {
         }
         state.holds -= 1;
         state.kept -= usize::from(self.kept);
-        self.of.was_let_go(state);
+        drop(state);
+        self.of.was_let_go();
     }
 }
