@@ -12,11 +12,7 @@ const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
 
 fn engine(megabytes: usize) -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(megabytes * MIB)
-        .build()
-        .unwrap()
+    files::engine(megabytes * MIB)
 }
 
 fn byte(seed: usize, at: usize) -> u8 {
@@ -93,11 +89,7 @@ fn memmap2s_names() {
 
 #[test]
 fn a_full_budget_is_a_value_of_populate() {
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
-        .build()
-        .unwrap();
+    let engine = files::engine(LEAST_MEMORY);
     let before = engine.stats().resident_bytes;
     let mut map = engine.map_anon(2 * LEAST_MEMORY).unwrap();
     let other = engine.map_anon(MIB).unwrap();
@@ -126,11 +118,7 @@ fn a_full_budget_is_a_value_of_populate() {
 #[test]
 fn files_make_room_for_it_and_are_read_again() {
     let file = made_file("anon-beside", 12 * MIB);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
-        .build()
-        .unwrap();
+    let engine = files::engine(LEAST_MEMORY);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let read_all = || (0..map.len()).step_by(PAGE).for_each(|at| check(&map, at));
@@ -192,11 +180,7 @@ fn a_full_budget_raises_sigbus_at_the_touch() {
         let name = "a_full_budget_raises_sigbus_at_the_touch";
         return child::dies_of(libc::SIGBUS, name, "touch");
     }
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
-        .build()
-        .unwrap();
+    let engine = files::engine(LEAST_MEMORY);
     let mut map = engine.map_anon(2 * LEAST_MEMORY).unwrap();
     map.fill(1);
     println!("all of it was written");

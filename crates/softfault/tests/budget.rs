@@ -13,11 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 const MIB: usize = 1 << 20;
 
 fn engine(megabytes: usize) -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(megabytes * MIB)
-        .build()
-        .unwrap()
+    files::engine(megabytes * MIB)
 }
 
 fn within(parent: &Engine, megabytes: usize) -> io::Result<Engine> {
@@ -92,11 +88,7 @@ fn budgets_too_small_are_refused() {
             .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
-    let least = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
-        .build()
-        .unwrap();
+    let least = files::engine(LEAST_MEMORY);
     read_all(&map(&least, &made_file("least", 16 * MIB)));
     assert!(least.stats().peak_bytes <= LEAST_MEMORY as u64);
 }

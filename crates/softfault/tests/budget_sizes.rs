@@ -109,11 +109,7 @@ fn a_budget_can_be_raised_as_far_as_the_machine_goes() {
 
 #[test]
 fn an_engine_within_another_asks_for_any_budget() {
-    let outer = Engine::builder()
-        .by_kernel(false)
-        .memory(64 << 20)
-        .build()
-        .unwrap();
+    let outer = files::engine(64 << 20);
     for bytes in SIZES {
         let made = Engine::builder()
             .by_kernel(false)

@@ -116,11 +116,7 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
     assert!(empty.unwrap().is_empty());
 
     // Soft page tables need nothing of it, and keep to a budget.
-    let soft = Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build_soft()
-        .unwrap();
+    let soft = files::soft_engine(8 << 20);
     let map = soft.map(&file).unwrap();
     let mut page = [0; 4096];
     for offset in (0..map.len()).step_by(page.len()) {
@@ -139,11 +135,7 @@ fn without_asynchronous_reads_all_bytes_are_right() {
     }
     deny(&[libc::SYS_io_uring_setup, libc::SYS_io_setup], libc::EPERM);
     let file = made_file("no-ring", 20 << 20);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(8 << 20);
     assert_eq!(engine.stats().async_reads, None);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();

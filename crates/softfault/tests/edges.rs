@@ -192,11 +192,7 @@ fn ranges_are_within_or_refused() {
     }
     let file = scratch(&bytes());
     let engine = engine();
-    let soft = Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build_soft()
-        .unwrap();
+    let soft = files::soft_engine(16 << 20);
     // SAFETY: nobody writes to it.
     let map = unsafe { engine.map(&file) }.unwrap();
     // SAFETY: as above.
@@ -272,11 +268,7 @@ fn sizes_are_had_or_refused() {
     }
     let file = scratch(&bytes());
     let engine = engine();
-    let soft = Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build_soft()
-        .unwrap();
+    let soft = files::soft_engine(16 << 20);
     for len in EDGES {
         if let Ok(mut map) = engine.map_anon(len) {
             assert_eq!(map.len(), len);
@@ -353,11 +345,7 @@ fn sizes_are_had_or_refused() {
 #[test]
 fn a_map_that_grows_again_shows_no_old_bytes() {
     let engine = engine();
-    let soft = Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build_soft()
-        .unwrap();
+    let soft = files::soft_engine(16 << 20);
     let mut map = engine.map_anon(3 * PAGE).unwrap();
     map.fill(7);
     let options = RemapOptions::new().may_move(true);

@@ -19,11 +19,7 @@ const LEN: usize = PAGES * PAGE;
 
 fn scene(name: &str, megabytes: usize) -> (Engine, std::fs::File, Mmap) {
     let file = made_file(name, LEN);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(megabytes << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(megabytes << 20);
     // SAFETY: nobody writes to the file while it is checked.
     let map = unsafe { engine.map(&file) }.unwrap();
     (engine, file, map)
@@ -243,11 +239,7 @@ fn private_maps_and_pages_in_swap() {
 #[test]
 fn maps_by_calls() {
     let file = made_file("calls", LEN);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build_soft()
-        .unwrap();
+    let engine = files::soft_engine(16 << 20);
     let map = engine.map(&file).unwrap();
     let mut ranges = scattered(1000);
     ranges.push(0..LEN + 1);

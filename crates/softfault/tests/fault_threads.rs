@@ -4,7 +4,7 @@
 mod child;
 mod files;
 
-use child::{forked, wait};
+use child::{forked, start, wait};
 use files::{byte_at, check, made_file};
 use softfault::{Engine, Fallback, Faults, Mmap, Swap};
 use softfault_engine::PAGE_SIZE;
@@ -462,18 +462,13 @@ fn a_thread_that_waits_can_be_interrupted_and_killed() {
     match &*scenario {
         "ctrl-c" => stuck(),
         _ => {
-            // SAFETY: the child does nothing but touch, and is killed.
-            let child = unsafe { libc::fork() };
-            assert!(child >= 0, "fork");
-            if child == 0 {
+            let child = start(|| {
                 let (store, map) = failing();
                 store.slow.store(true, SeqCst);
                 // SAFETY: waits for ever.
-                unsafe {
-                    map.as_ptr().read_volatile();
-                    libc::_exit(1);
-                }
-            }
+                unsafe { map.as_ptr().read_volatile() };
+                1
+            });
             std::thread::sleep(std::time::Duration::from_millis(200));
             // SAFETY: the child, which was not waited for yet.
             unsafe { libc::kill(child, libc::SIGKILL) };

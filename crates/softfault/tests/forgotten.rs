@@ -17,11 +17,7 @@ const BYTES: usize = 16 * MIB;
 const PINNED: usize = 3 * MIB;
 
 fn engine() -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(8 * MIB)
-        .build()
-        .unwrap()
+    files::engine(8 * MIB)
 }
 
 fn map(engine: &Engine, name: &str) -> Mmap {
@@ -93,11 +89,7 @@ fn pins_are_forgotten() {
         forget(self::map(&engine, "next").pin(..PINNED).unwrap());
     }
     fn soft() {
-        let engine = Engine::builder()
-            .by_kernel(false)
-            .memory(8 * MIB)
-            .build_soft()
-            .unwrap();
+        let engine = files::soft_engine(8 * MIB);
         for _ in 0..3 {
             let map = engine.map(&made_file("soft", BYTES)).unwrap();
             forget(map.pin(..PINNED).unwrap());

@@ -3,7 +3,7 @@
 mod child;
 mod files;
 
-use child::{forked, run, scenario, wait};
+use child::{assert_exit, forked, run, scenario};
 use files::{check, made_file};
 use softfault::{Engine, Mmap};
 use softfault_oracle::Finally;
@@ -20,11 +20,7 @@ fn map(engine: &Engine, file: &File) -> Mmap {
 
 fn scene(name: &str) -> (Engine, Mmap) {
     let file = made_file(name, LEN);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(16 << 20);
     let map = map(&engine, &file);
     check(&map, 0);
     (engine, map)
@@ -42,14 +38,6 @@ fn touch(map: &Mmap, offset: usize) -> u8 {
 fn assert_segv(status: i32) {
     assert!(
         libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV,
-        "status {status:#x}"
-    );
-}
-
-#[track_caller]
-fn assert_exit(status: i32, code: i32) {
-    assert!(
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == code,
         "status {status:#x}"
     );
 }
@@ -306,11 +294,7 @@ fn in_a_child_the_engine_says_so() {
         engine.set_memory(64 << 20).unwrap();
         assert_eq!(engine.stats().memory_bytes, 64 << 20);
         assert_eq!((engine.stats().windows, engine.stats().faults), (0, 0));
-        let own = Engine::builder()
-            .by_kernel(false)
-            .memory(8 << 20)
-            .build()
-            .unwrap();
+        let own = files::engine(8 << 20);
         check(&self::map(&own, &file), 12_345);
         assert_eq!(format!("{map:?}").matches("Mmap").count(), 1);
         0
@@ -361,11 +345,7 @@ fn a_child_has_none_of_our_descriptors_and_may_exec() {
 #[test]
 fn the_parent_goes_on_while_children_read() {
     let file = made_file("many", LEN);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(8 << 20);
     let map = map(&engine, &file);
     let (stop, touched) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -383,16 +363,9 @@ fn the_parent_goes_on_while_children_read() {
         let _end = Finally(|| stop.store(true, SeqCst));
         for round in 0..60 {
             let before = touched.load(SeqCst);
-            // SAFETY: the child touches, and ends.
-            let child = unsafe { libc::fork() };
-            assert!(child >= 0);
-            if child == 0 {
-                let at = round * 100_003 % LEN;
-                let found = touch(&map, at) == files::byte_at(at);
-                // SAFETY: ends the child.
-                unsafe { libc::_exit(i32::from(!found)) };
-            }
-            assert_exit(wait(child), 0);
+            let at = round * 100_003 % LEN;
+            let found = || touch(&map, at) == files::byte_at(at);
+            assert_exit(forked(|| i32::from(!found())), 0);
             while touched.load(SeqCst) == before {
                 std::thread::yield_now();
             }
@@ -406,11 +379,7 @@ fn a_child_may_drop_inherited_maps_at_any_moment() {
     let files: Vec<_> = (0..3)
         .map(|i| made_file(&format!("drop{i}"), 1 << 20))
         .collect();
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(8 << 20);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for file in &files {

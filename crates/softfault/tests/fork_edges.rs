@@ -15,11 +15,7 @@ const PAGE: usize = 4096;
 const LEN: usize = 8 << 20;
 
 fn engine() -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build()
-        .unwrap()
+    files::engine(16 << 20)
 }
 
 /// Private memory, every other page of which was written.
@@ -126,11 +122,7 @@ fn a_future_that_waits_at_the_fork_ends_in_both() {
         return child::succeeds(test, "both");
     }
     let file = made_file("futures-of-both", 2 * LEN);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(64 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(64 << 20);
     // SAFETY: nobody writes to the file.
     let copy = unsafe { engine.map_copy(&file) }.unwrap();
     let copy = copy.make_read_only().unwrap();
@@ -316,11 +308,7 @@ fn a_child_that_shares_the_memory_is_served() {
         0
     }
     let file = made_file("shares-memory", LEN);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(LEN)
-        .build()
-        .unwrap();
+    let engine = files::engine(LEN);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     MAP.store(map.as_ptr() as usize, SeqCst);

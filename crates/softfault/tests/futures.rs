@@ -17,11 +17,7 @@ use write_scene::{PAGE, Scratch, in_file};
 
 fn scene(name: &str, megabytes: usize, bytes: usize) -> (Engine, File, Mmap) {
     let file = made_file(name, bytes);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(megabytes << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(megabytes << 20);
     // SAFETY: nobody writes to the file while it is checked.
     let map = unsafe { engine.map(&file) }.unwrap();
     (engine, file, map)

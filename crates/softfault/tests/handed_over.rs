@@ -1,6 +1,7 @@
 //! Parts of private memory that are handed over to the program: every byte is there, before and after, and the map goes on
 //! around them. For programs that take over mapped memory by themselves.
 
+mod child;
 mod files;
 mod store_scene;
 mod swap_scene;
@@ -213,24 +214,11 @@ fn a_child_of_fork_has_the_parts_too() {
     // SAFETY: the map is not asked for it again.
     unsafe { map.hand_over(&addresses(start, &given)).unwrap() };
     for round in 0..2 {
-        // SAFETY: the child looks at memory, and ends.
-        match unsafe { libc::fork() } {
-            0 => {
-                let is_right = |page: usize| {
-                    // SAFETY: mapped.
-                    unsafe { place(start, page).read_volatile() == word(page, 0) }
-                };
-                let right = (0..PAGES).all(is_right);
-                // SAFETY: ends the child without the parent's exit handlers.
-                unsafe { libc::_exit(if right { 0 } else { 1 }) };
-            }
-            child => {
-                let mut status = 0;
-                // SAFETY: waits for the child.
-                unsafe { libc::waitpid(child, &raw mut status, 0) };
-                assert_eq!(status, 0, "round {round}");
-            }
-        }
+        let status = child::forked(|| {
+            check(start, 0..PAGES, 0);
+            0
+        });
+        assert_eq!(status, 0, "round {round}");
     }
     check(start, 0..PAGES, 0);
     drop(map);

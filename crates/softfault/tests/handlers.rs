@@ -3,7 +3,7 @@
 mod child;
 mod files;
 
-use child::{forked, wait};
+use child::{assert_exit, forked};
 use files::{check, made_file};
 use softfault::{Engine, Mmap};
 use softfault_engine::PAGE_SIZE;
@@ -15,11 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 const PAGES: usize = 64;
 
 fn engine() -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap()
+    files::engine(8 << 20)
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {
@@ -340,18 +336,9 @@ fn a_childs_own_handler_gets_foreign_signals() {
             touch(foreign_page());
             1
         });
-        assert!(
-            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 42,
-            "{status:#x}"
-        );
+        assert_exit(status, 42);
     }
     // The parent's are not changed by it.
     check(&map, 5 * PAGE_SIZE);
-    // SAFETY: the child ends at once.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(7) };
-    }
-    assert_eq!(libc::WEXITSTATUS(wait(child)), 7);
+    assert_exit(forked(|| 7), 7);
 }

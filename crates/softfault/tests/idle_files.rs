@@ -10,11 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 fn engine() -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build()
-        .unwrap()
+    files::engine(16 << 20)
 }
 
 /// A file with a name.
@@ -61,11 +57,7 @@ fn a_removed_file_is_closed_with_its_last_map() {
     for soft in [false, true] {
         let file = named(&place, 1 << 20);
         if soft {
-            let engine = Engine::builder()
-                .by_kernel(false)
-                .memory(16 << 20)
-                .build_soft()
-                .unwrap();
+            let engine = files::soft_engine(16 << 20);
             let map = engine.map(&file).unwrap();
             drop(file);
             map.read_at(&mut [0; 4096], 0).unwrap();

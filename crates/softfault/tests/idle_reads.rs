@@ -7,11 +7,7 @@ use softfault::{Advice, Engine, Reads};
 
 #[test]
 fn finished_reads_of_one_file_make_room_for_another() {
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(8 << 20);
     let files: Vec<_> = (0..8)
         .map(|i| made_file(&format!("idle{i}"), 4 << 20))
         .collect();

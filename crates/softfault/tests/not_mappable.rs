@@ -2,23 +2,15 @@
 
 mod files;
 
-use softfault::{Engine, Mmap, MmapOptions};
+use softfault::{Mmap, MmapOptions};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// The answer of each face for a file.
 fn answers(file: &File) -> Vec<(&'static str, io::Result<usize>)> {
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build()
-        .unwrap();
-    let soft = Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build_soft()
-        .unwrap();
+    let engine = files::engine(16 << 20);
+    let soft = files::soft_engine(16 << 20);
     // SAFETY: nobody writes to the mapped files.
     unsafe {
         vec![

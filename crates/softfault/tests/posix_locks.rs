@@ -44,11 +44,7 @@ fn file(bytes: usize) -> (File, RawFd) {
 }
 
 fn engine() -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build()
-        .unwrap()
+    files::engine(16 << 20)
 }
 
 fn touched(engine: &Engine, file: &File) -> Mmap {
@@ -100,11 +96,7 @@ fn a_lock_from_before_the_map_is_kept() {
     drop(map);
     engine.close_idle();
     assert!(is_held(probe), "unmap");
-    let soft = Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build_soft()
-        .unwrap();
+    let soft = files::soft_engine(16 << 20);
     let map = soft.map(&file).unwrap();
     map.read_at(&mut [0; 4096], 0).unwrap();
     drop(map);

@@ -1,6 +1,8 @@
 //! Address space that a program has reserved, and of which it takes parts into use: the engine serves these, and leaves the rest
 //! alone. For programs that take over mapped memory by themselves.
 
+mod child;
+
 use core::ffi::c_void;
 use softfault::{Engine, Faults, MmapMut, Swap, UncheckedAdvice};
 use std::ops::Range;
@@ -138,23 +140,15 @@ fn a_child_goes_on_with_it_and_takes_more() {
     let map = over(&engine, start);
     take(&map, start, 0..PAGES / 2);
     write(start, 0..PAGES / 2, 1);
-    // SAFETY: the child checks its memory and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let done = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
-            check(start, 0..PAGES / 2, |page| word(page, 1));
-            assert!(!may_be_read(start + PAGES / 2 * PAGE));
-            take(&map, start, PAGES / 2..PAGES);
-            check(start, PAGES / 2..PAGES, |_| 0);
-            write(start, 0..PAGES, 2);
-            check(start, 0..PAGES, |page| word(page, 2));
-        }));
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(i32::from(done.is_err())) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    let status = child::forked(|| {
+        check(start, 0..PAGES / 2, |page| word(page, 1));
+        assert!(!may_be_read(start + PAGES / 2 * PAGE));
+        take(&map, start, PAGES / 2..PAGES);
+        check(start, PAGES / 2..PAGES, |_| 0);
+        write(start, 0..PAGES, 2);
+        check(start, 0..PAGES, |page| word(page, 2));
+        0
+    });
     assert_eq!(status, 0);
     check(start, 0..PAGES / 2, |page| word(page, 1));
     assert!(!may_be_read(start + PAGES / 2 * PAGE));

@@ -13,11 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 
 fn engine() -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap()
+    files::engine(8 << 20)
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {
@@ -307,11 +303,7 @@ fn a_handler_may_touch_maps_at_any_interruption() {
     let others: Vec<_> = (0..4)
         .map(|i| made_file(&format!("other{i}"), 2 << 20))
         .collect();
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(16 << 20);
     let touched = Box::leak(Box::new(map(&engine, &file)));
     MAP.store(touched, SeqCst);
     install(libc::SIGUSR1, libc::SA_RESTART, touch as *const () as usize);

@@ -15,11 +15,7 @@ const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
 
 fn engine(megabytes: usize) -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(megabytes * MIB)
-        .build()
-        .unwrap()
+    files::engine(megabytes * MIB)
 }
 
 fn map(engine: &Engine, file: &File) -> std::io::Result<Mmap> {

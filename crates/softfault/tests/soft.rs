@@ -1,6 +1,7 @@
 //! The engine over soft page tables, on real files: it shows the bytes that the
 //! file holds or that were written, under the budget.
 
+mod child;
 mod files;
 
 use files::{byte_at, made_file};
@@ -217,21 +218,17 @@ fn a_child_of_fork_is_told_and_harms_nobody() {
     let engine = engine(LEAST_MEMORY);
     let map = engine.map(&file).unwrap();
     map.read_at(&mut [0], 0).unwrap();
-    // SAFETY: the child calls nothing but this library, and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let mut both = Some((map, engine));
+    let status = child::forked(|| {
+        let (map, engine) = both.take().unwrap();
         let told = map.read_at(&mut [0], 0) == Err(FaultError::Forked)
             && engine.map(&file).is_err()
             && engine.clone().fork().is_err();
         drop((map, engine));
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(if told { 0 } else { 1 }) };
-    }
-    let mut status = 0;
-    // SAFETY: our child.
-    unsafe { libc::waitpid(child, &mut status, 0) };
+        i32::from(!told)
+    });
     assert_eq!(status, 0);
-    map.read_at(&mut [0], 0).unwrap();
+    both.unwrap().0.read_at(&mut [0], 0).unwrap();
 }
 
 /// Addresses are used again: a fork that is older than a map has at its place the bytes of the map before it.

@@ -1,5 +1,6 @@
 //! Files as stores: their bytes, how they are opened, and their versions.
 
+mod child;
 mod store_scene;
 
 use std::fs::{File, OpenOptions};
@@ -9,7 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
 use softfault::store::{FileIdentity, FileStore, Mode, WhyBuffered};
 use softfault_engine::store::{Extent, Store};
-use store_scene::{Frames, PAGE, Scratch, byte_at, in_child, position_and_flags};
+use store_scene::{Frames, PAGE, Scratch, byte_at, position_and_flags};
 
 fn open(scratch: &Scratch) -> FileStore {
     FileStore::open(scratch.file.as_fd(), None).expect("open")
@@ -297,8 +298,14 @@ fn a_file_that_may_not_be_opened_anew_is_read_through_the_callers() {
         .set_permissions(PermissionsExt::from_mode(0o000))
         .expect("chmod");
     let refused = Mode::Buffered(WhyBuffered::NotReopened(libc::EACCES));
-    assert_eq!(in_child(|| without_rights(&scratch.file, refused, true)), 0);
-    assert_eq!(in_child(|| without_rights(&direct, Mode::Direct, true)), 0);
+    assert_eq!(
+        child::forked(|| without_rights(&scratch.file, refused, true)),
+        0
+    );
+    assert_eq!(
+        child::forked(|| without_rights(&direct, Mode::Direct, true)),
+        0
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Asynchronous reads: submitted by one thread, reaped by whoever waits.
 
+mod child;
 mod filter;
 mod store_scene;
 
@@ -10,7 +11,7 @@ use std::thread;
 
 use softfault::store::{FileStore, QueueKind, Rings, Unavailable};
 use softfault_engine::store::{Reap, Store};
-use store_scene::{FOREVER_NS, Frames, Inbox, PAGE, Scratch, in_child, reads};
+use store_scene::{FOREVER_NS, Frames, Inbox, PAGE, Scratch, reads};
 
 const KINDS: [QueueKind; 2] = [QueueKind::Uring, QueueKind::Aio];
 
@@ -283,7 +284,7 @@ fn a_child_leaves_its_parents_reads_alone() {
         let reads = reads(&frames, 64, 1, 0);
         // SAFETY: the frames outlive the reads, which are all waited for.
         assert_eq!(unsafe { store.submit(&reads) }, 64);
-        let answer = in_child(|| {
+        let status = child::forked(|| {
             rings.forget_in_child();
             let mine = Frames::new(1);
             // SAFETY: nothing is started.
@@ -318,7 +319,7 @@ fn a_child_leaves_its_parents_reads_alone() {
             }
             0
         });
-        assert_eq!(answer, 0);
+        assert_eq!(status, 0);
         for read in &reads {
             assert_eq!(inbox.wait(&store, read.cookie), PAGE as i64);
             frames.check(read.cookie as usize, read.offset, PAGE);
@@ -377,7 +378,7 @@ fn aio_completions_do_not_interrupt_the_submitters_calls() {
 
 #[test]
 fn closed_system_calls_are_told() {
-    let answer = in_child(|| {
+    let status = child::forked(|| {
         filter::deny(&[libc::SYS_io_setup], libc::EPERM);
         let closed = Rings::of(QueueKind::Aio).expect_err("closed");
         if closed
@@ -401,5 +402,5 @@ fn closed_system_calls_are_told() {
         }
         0
     });
-    assert_eq!(answer, 0);
+    assert_eq!(status, 0);
 }

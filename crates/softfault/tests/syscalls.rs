@@ -12,11 +12,7 @@ const LEN: usize = (4 << 20) + 1234;
 
 fn scene(name: &str) -> (Engine, Mmap) {
     let file = made_file(name, LEN);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(8 << 20);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     map.advise(Advice::Random).unwrap();
@@ -80,11 +76,7 @@ fn pinned_memory_may_be_handed_to_system_calls() {
 #[test]
 fn pinned_memory_stays_while_all_else_goes() {
     let file = made_file("stays", 32 << 20);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(8 << 20);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let pinned = map.pin(1 << 20..(1 << 20) + 100_000).unwrap();
@@ -113,14 +105,7 @@ fn write_to_reaches_files_and_pipes() {
     std::fs::remove_file(files::path("copy")).unwrap();
     assert_eq!(map.write_to(.., &mut copy).unwrap(), LEN as u64);
     // SAFETY: nobody writes to the file.
-    let copied = unsafe {
-        Engine::builder()
-            .by_kernel(false)
-            .memory(8 << 20)
-            .build()
-            .unwrap()
-            .map(&copy)
-    };
+    let copied = unsafe { files::engine(8 << 20).map(&copy) };
     let copied = copied.unwrap();
     assert_eq!(copied.len(), LEN);
     assert!((0..LEN).step_by(61).all(|at| copied[at] == byte_at(at)));
@@ -191,11 +176,7 @@ fn ranges_outside_the_map_are_refused() {
 #[test]
 fn many_threads_copy_at_once_under_a_small_budget() {
     let file = made_file("copy-at-once", 16 << 20);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(8 << 20);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     std::thread::scope(|scope| {

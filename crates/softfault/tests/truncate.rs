@@ -11,11 +11,7 @@ use std::os::unix::fs::FileExt;
 const PAGE: usize = 4096;
 
 fn engine() -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(16 << 20)
-        .build()
-        .unwrap()
+    files::engine(16 << 20)
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {

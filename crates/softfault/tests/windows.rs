@@ -14,11 +14,7 @@ use std::os::unix::fs::FileExt;
 const PAGE: usize = 4096;
 
 fn engine(megabytes: usize) -> Engine {
-    Engine::builder()
-        .by_kernel(false)
-        .memory(megabytes << 20)
-        .build()
-        .unwrap()
+    files::engine(megabytes << 20)
 }
 
 fn map(engine: &Engine, file: &File) -> Mmap {
@@ -202,11 +198,7 @@ fn one_page_in_every_two_megabytes_stays_in_the_budget() {
     // Page tables alone would be eight times the budget.
     const BUDGET: usize = 32 << 20;
     let file = sparse_file("every", 1 << 37);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(BUDGET)
-        .build()
-        .unwrap();
+    let engine = files::engine(BUDGET);
     let before = memory_kib();
     let map = map(&engine, &file);
     let mut most = 0;

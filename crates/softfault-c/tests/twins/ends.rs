@@ -50,17 +50,11 @@ fn a_touch_past_the_end_raises_sigbus() {
     let made = file(10);
     for (prot, flags) in [(READ, libc::MAP_SHARED), (WRITE, libc::MAP_PRIVATE)] {
         let map = of_file(&made, 4, prot, flags).ours(own_engine()).unwrap();
-        // SAFETY: the child does nothing but touch, and end.
-        let status = unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                map.cast::<u8>().add(2 * PAGE).read_volatile();
-                libc::_exit(0);
-            }
-            let mut status = 0;
-            libc::waitpid(child, &mut status, 0);
-            status
-        };
+        let status = crate::child::forked(|| {
+            // SAFETY: within the map: a touch that ends the child.
+            unsafe { map.cast::<u8>().add(2 * PAGE).read_volatile() };
+            0
+        });
         assert!(libc::WIFSIGNALED(status), "{status:x}");
         assert_eq!(libc::WTERMSIG(status), libc::SIGBUS);
     }

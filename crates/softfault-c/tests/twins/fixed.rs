@@ -377,18 +377,7 @@ fn a_child_of_fork_replaces_its_own() {
     };
     // Both were written to.
     assert_eq!((8500 % PAGE, 12_500 % PAGE), (308, 212));
-    // SAFETY: the child ends without cleaning up.
-    let status = unsafe {
-        let pid = libc::fork();
-        assert!(pid >= 0);
-        if pid == 0 {
-            libc::alarm(300);
-            libc::_exit(child(|twin, page| twin.at(page).0));
-        }
-        let mut status = 0;
-        assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-        status
-    };
+    let status = crate::child::forked(|| child(|twin, page| twin.at(page).0));
     assert_eq!(status, 0, "{status:#x}");
     twin.same(0, 5);
     for part in [0..5, 7..8] {

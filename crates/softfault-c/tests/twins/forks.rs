@@ -1,5 +1,6 @@
 //! A child of fork calls on its parent's maps, whatever threads were doing.
 
+use crate::child::forked;
 use crate::twin::{
     PAGE, READ, WRITE, anonymous, answer, content, file, of_file, own_engine, unmap,
 };
@@ -95,22 +96,14 @@ fn a_child_calls_while_threads_of_the_parent_change_the_table() {
             let shared = of_file(&made, PAGES, READ, libc::MAP_SHARED);
             let shared = shared.ours(own_engine()).unwrap().cast::<u8>();
             let private = anonymous(PAGES).ours(own_engine()).unwrap().cast::<u8>();
-            // SAFETY: within the map; the child ends without cleaning up.
-            let status = unsafe {
+            // SAFETY: within the map.
+            unsafe {
                 private.add(PAGE).write_volatile(42);
                 assert_eq!(softfault_pin(private.cast(), PAGE), 0);
                 let locked = private.add(8 * PAGE).cast();
                 assert_eq!(softfault_mlock(locked, 2 * PAGE), 0);
-                let pid = libc::fork();
-                assert!(pid >= 0);
-                if pid == 0 {
-                    libc::alarm(300);
-                    libc::_exit(child(shared, private, &all));
-                }
-                let mut status = 0;
-                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-                status
-            };
+            }
+            let status = forked(|| child(shared, private, &all));
             assert_eq!(status, 0, "round {round}: {status:#x}");
             // SAFETY: nobody uses them any more.
             unsafe {
@@ -141,19 +134,10 @@ fn a_child_protects_a_range_that_the_parent_was_protecting() {
         // Also if a round fails.
         let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
         for round in 0..20 {
-            // SAFETY: the child ends without cleaning up.
-            let status = unsafe {
-                let pid = libc::fork();
-                assert!(pid >= 0);
-                if pid == 0 {
-                    libc::alarm(300);
-                    let changed = (protect(5, READ), protect(3, WRITE));
-                    libc::_exit(i32::from(changed != (0, 0)));
-                }
-                let mut status = 0;
-                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-                status
-            };
+            let status = forked(|| {
+                let changed = (protect(5, READ), protect(3, WRITE));
+                i32::from(changed != (0, 0))
+            });
             assert_eq!(status, 0, "round {round}: {status:#x}");
         }
     });
@@ -180,18 +164,7 @@ fn a_child_calls_while_a_thread_of_the_parent_has_the_table() {
         // Also if a round fails.
         let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
         for round in 0..10 {
-            // SAFETY: the child ends without cleaning up.
-            let status = unsafe {
-                let pid = libc::fork();
-                assert!(pid >= 0);
-                if pid == 0 {
-                    libc::alarm(300);
-                    libc::_exit(softfault_unpin(at(round), PAGE));
-                }
-                let mut status = 0;
-                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-                status
-            };
+            let status = forked(|| softfault_unpin(at(round), PAGE));
             assert_eq!(status, 0, "round {round}: {status:#x}");
         }
     });
@@ -207,36 +180,28 @@ fn a_child_calls_on_maps_of_files_of_any_size() {
         let map = of_file(&made, pages, READ, libc::MAP_SHARED);
         let map = map.ours(crate::twin::DEFAULT).unwrap();
         let mut copy = vec![0_u8; PAGE];
-        // SAFETY: the child has the map for itself, and ends without cleaning up.
-        let status = unsafe {
-            let pid = libc::fork();
-            assert!(pid >= 0);
-            if pid == 0 {
-                libc::alarm(300);
-                let read = softfault_read_at(map, copy.as_mut_ptr().cast(), PAGE);
-                let calls = [
-                    i32::from(read as usize != PAGE || copy != content(PAGE)),
-                    softfault_fault_in(map, PAGE),
-                    softfault_pin(map, PAGE),
-                    softfault_unpin(map, PAGE),
-                    softfault_mlock(map, PAGE),
-                    softfault_munlock(map, PAGE),
-                    softfault_madvise(map, PAGE, libc::MADV_RANDOM),
-                    softfault_munmap(map, pages * PAGE),
-                ];
-                let failed = calls.iter().position(|&said| said != 0);
-                if let Some(failed) = failed {
-                    libc::_exit(failed as i32 + 1);
-                }
-                // A window stays reserved, and a map of the kernel's is gone.
-                let mut seen = vec![0; pages];
-                let is_there = libc::mincore(map, pages * PAGE, seen.as_mut_ptr());
-                libc::_exit(if pages == 2 && is_there == 0 { 99 } else { 0 });
+        // SAFETY: the child has the map for itself.
+        let status = forked(|| unsafe {
+            let read = softfault_read_at(map, copy.as_mut_ptr().cast(), PAGE);
+            let calls = [
+                i32::from(read as usize != PAGE || copy != content(PAGE)),
+                softfault_fault_in(map, PAGE),
+                softfault_pin(map, PAGE),
+                softfault_unpin(map, PAGE),
+                softfault_mlock(map, PAGE),
+                softfault_munlock(map, PAGE),
+                softfault_madvise(map, PAGE, libc::MADV_RANDOM),
+                softfault_munmap(map, pages * PAGE),
+            ];
+            let failed = calls.iter().position(|&said| said != 0);
+            if let Some(failed) = failed {
+                return failed as i32 + 1;
             }
-            let mut status = 0;
-            assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-            status
-        };
+            // A window stays reserved, and a map of the kernel's is gone.
+            let mut seen = vec![0; pages];
+            let is_there = libc::mincore(map, pages * PAGE, seen.as_mut_ptr());
+            if pages == 2 && is_there == 0 { 99 } else { 0 }
+        });
         assert_eq!(status, 0, "{pages}: {status:#x}");
         unmap(map, pages * PAGE);
     }
@@ -264,40 +229,15 @@ fn a_child_has_a_map_that_the_parent_was_remapping() {
         let _over = softfault_oracle::Finally(|| over.store(true, SeqCst));
         for round in 0..50 {
             let mut byte = 0_u8;
-            // SAFETY: the child ends without cleaning up.
-            let status = unsafe {
-                let pid = libc::fork();
-                assert!(pid >= 0);
-                if pid == 0 {
-                    libc::alarm(300);
-                    let read = softfault_read_at(map as *const _, (&raw mut byte).cast(), 1);
-                    libc::_exit(i32::from(read != 1));
-                }
-                let mut status = 0;
-                assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-                status
-            };
+            let status = forked(|| {
+                // SAFETY: room for a byte.
+                let read = unsafe { softfault_read_at(map as *const _, (&raw mut byte).cast(), 1) };
+                i32::from(read != 1)
+            });
             assert_eq!(status, 0, "round {round}: {status:#x}");
         }
     });
     unmap(map as *mut _, 4 * PAGE);
-}
-
-/// What the child of a fork says, which ends without cleaning up.
-fn child_says(calls: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child has one thread, as it is meant to.
-    unsafe {
-        let pid = libc::fork();
-        assert!(pid >= 0);
-        if pid == 0 {
-            libc::alarm(300);
-            libc::_exit(calls());
-        }
-        let mut status = 0;
-        assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-        assert!(libc::WIFEXITED(status), "{status:#x}");
-        libc::WEXITSTATUS(status)
-    }
 }
 
 /// A pin is the parent's, and keeps no map of the child's as it is; the child's own do.
@@ -330,23 +270,23 @@ fn a_child_remaps_what_its_parent_has_pinned() {
             unsafe { map.byte_add(page * PAGE).cast::<u8>().read_volatile() == 42 }
         };
         // All of it, longer and shorter, and a part.
-        let said = child_says(|| match remap(0, PAGES, 100 * PAGES) {
+        let said = forked(|| match remap(0, PAGES, 100 * PAGES) {
             Ok(map) => i32::from(!has(map, 2)),
             Err(errno) => errno,
         });
         assert_eq!(said, 0, "{arguments:?}");
-        let said = child_says(|| match remap(0, PAGES, PAGES - 1) {
+        let said = forked(|| match remap(0, PAGES, PAGES - 1) {
             Ok(map) => i32::from(!has(map, 2)),
             Err(errno) => errno,
         });
         assert_eq!(said, 0, "{arguments:?}");
-        let said = child_says(|| match remap(2, 4, 100) {
+        let said = forked(|| match remap(2, 4, 100) {
             Ok(map) => i32::from(!has(map, 0)),
             Err(errno) => errno,
         });
         assert_eq!(said, 0, "{arguments:?}");
         // The child's own pin is found first, and ends first.
-        let said = child_says(|| {
+        let said = forked(|| {
             let pinned = softfault_pin(at(1), 3 * PAGE);
             let busy = remap(0, PAGES, PAGES - 1) == Err(libc::EBUSY);
             let ended = softfault_unpin(at(1), 3 * PAGE);
@@ -403,23 +343,23 @@ fn a_child_does_not_know_maps_that_it_does_not_inherit() {
             Err(errno) => errno,
         };
         advise(map, 4, libc::MADV_DONTFORK);
-        assert_eq!(child_says(|| is_left_alone(map, 4)), 0);
+        assert_eq!(forked(|| is_left_alone(map, 4)), 0);
         advise(map, 4, libc::MADV_DOFORK);
-        assert_eq!(child_says(|| has_all(map)), 0);
+        assert_eq!(forked(|| has_all(map)), 0);
         // By parts, and longer or shorter afterwards.
         advise(map.wrapping_byte_add(2 * PAGE), 2, libc::MADV_DONTFORK);
         advise(map, 3, libc::MADV_DONTFORK);
-        assert_eq!(child_says(|| is_left_alone(map, 4)), 0);
+        assert_eq!(forked(|| is_left_alone(map, 4)), 0);
         for (from, to) in [(4, 2), (2, 4)] {
             // SAFETY: nobody uses the pages that go.
             map = unsafe { softfault_mremap(map, from * PAGE, to * PAGE, libc::MREMAP_MAYMOVE) };
             assert_ne!(map, libc::MAP_FAILED, "{}", crate::twin::text());
-            assert_eq!(child_says(|| is_left_alone(map, to)), 0);
+            assert_eq!(forked(|| is_left_alone(map, to)), 0);
         }
         advise(map.wrapping_byte_add(3 * PAGE), 1, libc::MADV_DOFORK);
-        assert_eq!(child_says(|| has_all(map)), 0);
+        assert_eq!(forked(|| has_all(map)), 0);
         advise(map, 3, libc::MADV_DOFORK);
-        assert_eq!(child_says(|| has_all(map)), 0);
+        assert_eq!(forked(|| has_all(map)), 0);
         unmap(map, 4 * PAGE);
     }
 }

@@ -3,6 +3,8 @@
 mod arguments;
 mod beside;
 mod calls;
+#[path = "../../../softfault/tests/child/mod.rs"]
+mod child;
 mod ends;
 mod fixed;
 mod forks;

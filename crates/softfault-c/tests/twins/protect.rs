@@ -134,21 +134,14 @@ fn parts_are_protected_and_the_rest_is_not() {
 
 /// How a child ends that writes to a byte.
 fn child_that_writes(addr: *mut u8) -> c_int {
-    // SAFETY: the child writes to its own memory, and ends without cleaning up.
-    unsafe {
-        let pid = libc::fork();
-        assert!(pid >= 0);
-        if pid == 0 {
-            libc::alarm(300);
-            addr.write_volatile(9);
-            libc::_exit(0);
-        }
-        let mut status = 0;
-        assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-        match libc::WIFSIGNALED(status) {
-            true => libc::WTERMSIG(status),
-            false => libc::WEXITSTATUS(status),
-        }
+    let status = crate::child::forked(|| {
+        // SAFETY: the child's own memory.
+        unsafe { addr.write_volatile(9) };
+        0
+    });
+    match libc::WIFSIGNALED(status) {
+        true => libc::WTERMSIG(status),
+        false => libc::WEXITSTATUS(status),
     }
 }
 

@@ -36,6 +36,8 @@
 mod credentials;
 mod guarded;
 mod identity;
+#[cfg(test)]
+pub(crate) mod in_child;
 mod known;
 mod raw;
 mod server;

@@ -1,36 +1,9 @@
 //! Changes that the program may make to numbers, each time in a process of its own.
 
 use super::identity::identity_of;
+use super::in_child::{check, forked};
 use super::{Guarded, Working};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-
-/// Runs `child` in a child; its number is the answer, 0 if all is well.
-#[track_caller]
-fn forked(child: impl FnOnce() -> i32) {
-    // SAFETY: the child does system calls and ends.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        // SAFETY: a child that hangs is killed.
-        unsafe { libc::alarm(300) };
-        let answer = child();
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(answer) };
-    }
-    let mut status = 0;
-    // SAFETY: fills the status.
-    unsafe { libc::waitpid(pid, &mut status, 0) };
-    assert_eq!(status >> 8, 0, "the child's line; status {status:#x}");
-    assert_eq!(status, 0, "a signal");
-}
-
-/// The line at which a child found something wrong.
-macro_rules! check {
-    ($holds:expr) => {
-        if !$holds {
-            return line!() as i32 % 255 + 1;
-        }
-    };
-}
 
 fn memfd() -> [usize; 6] {
     [c"table".as_ptr() as usize, 1, 0, 0, 0, 0]

@@ -51,9 +51,8 @@ pub fn dies_of(signal: i32, test: &str, name: &str) {
     assert_eq!(output.status.signal(), Some(signal), "{name}");
 }
 
-/// Runs `scenario` in a child made by `fork()`, and returns its wait status.
-/// The child ends with the scenario's result, or with 101 if it panics.
-pub fn forked(scenario: impl FnOnce() -> i32) -> i32 {
+/// Starts `scenario` in a child made by `fork()`. The child ends with the scenario's result, or with 101 if it panics.
+pub fn start(scenario: impl FnOnce() -> i32) -> libc::pid_t {
     // SAFETY: the child runs the scenario and ends.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork");
@@ -65,7 +64,12 @@ pub fn forked(scenario: impl FnOnce() -> i32) -> i32 {
         // SAFETY: ends the child without the parent's exit handlers.
         unsafe { libc::_exit(code) }
     }
-    wait(child)
+    child
+}
+
+/// Runs `scenario` in such a child, and returns its wait status.
+pub fn forked(scenario: impl FnOnce() -> i32) -> i32 {
+    wait(start(scenario))
 }
 
 /// Waits for a child of this process.
@@ -82,4 +86,13 @@ pub fn wait(child: libc::pid_t) -> i32 {
             Some(libc::EINTR)
         );
     }
+}
+
+/// The child has to have ended with `code`.
+#[track_caller]
+pub fn assert_exit(status: i32, code: i32) {
+    assert!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == code,
+        "status {status:#x}"
+    );
 }

@@ -30,11 +30,7 @@ fn a_child_that_closes_all_has_its_parents_bytes() {
     alone(|| {
         let mut scene = Scene::new();
         let turn = word();
-        // SAFETY: the child checks and ends.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: a child that hangs is killed.
-            unsafe { libc::alarm(300) };
+        let child = child::start(|| {
             scene.all_fits();
             close_from(3);
             turn.store(1, Ordering::Release);
@@ -42,9 +38,8 @@ fn a_child_that_closes_all_has_its_parents_bytes() {
             scene::check(&scene.private, 1, 1);
             close_from(0);
             scene::check(&scene.private, 1, 1);
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(0) };
-        }
+            0
+        });
         wait_for(turn, 1);
         // Slots that the child reads are not given out again, although it has closed all.
         for round in 2..5 {

@@ -1,7 +1,9 @@
-//! Files whose bytes are known from their offsets, and files without a name.
+//! Files whose bytes are known from their offsets, files without a name, and engines that serve all of them.
 
 #![allow(dead_code)]
 
+use softfault::Engine;
+use softfault::soft::SoftEngine;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
@@ -76,4 +78,16 @@ pub fn check(map: &[u8], offset: usize) {
     let found = unsafe { map.as_ptr().add(offset).read_volatile() };
     assert!(offset < map.len());
     assert_eq!(found, byte_at(offset), "at offset {offset}");
+}
+
+/// An engine with this budget. It serves every file itself, however small it is and wherever its bytes are.
+pub fn engine(memory: usize) -> Engine {
+    let builder = Engine::builder().by_kernel(false);
+    builder.memory(memory).build().unwrap()
+}
+
+/// The same, over soft page tables.
+pub fn soft_engine(memory: usize) -> SoftEngine {
+    let builder = Engine::builder().by_kernel(false);
+    builder.memory(memory).build_soft().unwrap()
 }

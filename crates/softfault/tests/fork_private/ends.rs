@@ -1,9 +1,7 @@
 //! Parents and children that end in either order, and the memory that stays behind.
 
-use crate::child::{forked, wait};
-use crate::scene::{
-    BUDGET, PAGE, PAGES, alone, assert_exit, check, check_scene, engine, scene, write,
-};
+use crate::child::{assert_exit, forked, start, wait};
+use crate::scene::{BUDGET, PAGE, PAGES, alone, check, check_scene, engine, scene, write};
 use softfault::{Engine, FaultError, Swap};
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -23,16 +21,12 @@ fn pipe() -> (std::fs::File, std::fs::File) {
 
 /// A child that waits to be killed.
 fn waiting_child() -> libc::pid_t {
-    // SAFETY: the child waits.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
+    start(|| {
         loop {
             // SAFETY: nothing to say.
             unsafe { libc::pause() };
         }
-    }
-    child
+    })
 }
 
 fn kill(child: libc::pid_t) {
@@ -91,15 +85,12 @@ fn a_child_that_execs_is_gone() {
         let engine = engine();
         let map = scene(&engine);
         // SAFETY: the child execs.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
+        let child = start(|| {
             let (sleep, end) = (c"/bin/sleep".as_ptr(), core::ptr::null::<u8>());
             // SAFETY: replaces the child.
-            unsafe {
-                libc::execl(sleep, sleep, c"1000".as_ptr(), end);
-                libc::_exit(1);
-            }
-        }
+            unsafe { libc::execl(sleep, sleep, c"1000".as_ptr(), end) };
+            1
+        });
         drop(map);
         while slots_used(&engine) > 0 {
             std::thread::yield_now();
@@ -140,14 +131,7 @@ fn a_child_outlives_its_parent() {
         let engine = engine();
         let mut map = scene(&engine);
         let parent = std::process::id() as libc::pid_t;
-        // SAFETY: the child checks, tells, and ends.
-        let child = unsafe { libc::fork() };
-        if child != 0 {
-            return 0;
-        }
-        let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            // SAFETY: a child that hangs is killed.
-            unsafe { libc::alarm(300) };
+        start(|| {
             // SAFETY: only asks.
             while unsafe { libc::getppid() } == parent {
                 std::thread::yield_now();
@@ -156,9 +140,9 @@ fn a_child_outlives_its_parent() {
             (0..PAGES).for_each(|page| write(&mut map, page, 2));
             (0..PAGES).for_each(|page| check(&map, page, 2, "orphan"));
             (&writing).write_all(b"all of it").unwrap();
-        }));
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(told.is_err().into()) };
+            0
+        });
+        0
     });
     drop(writing);
     assert_exit(status, 0);

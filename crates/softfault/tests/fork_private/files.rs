@@ -1,7 +1,7 @@
 //! Private maps of files, locked pages, moved maps: in a child.
 
-use crate::child::forked;
-use crate::scene::{BUDGET, PAGE, PAGES, assert_exit, check, engine, scene, write};
+use crate::child::{assert_exit, forked};
+use crate::scene::{BUDGET, PAGE, PAGES, check, engine, scene, write};
 use softfault::{Engine, MmapMut, MmapOptions, RemapOptions};
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,7 @@
 //! The parent's handles in a child.
 
-use crate::child::forked;
-use crate::scene::{BUDGET, PAGE, PAGES, assert_exit, check, check_scene, engine, scene, write};
+use crate::child::{assert_exit, forked};
+use crate::scene::{BUDGET, PAGE, PAGES, check, check_scene, engine, scene, write};
 use softfault::{Advice, Engine, FaultError, Mmap};
 use std::fs::File;
 

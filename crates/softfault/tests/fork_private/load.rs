@@ -1,9 +1,7 @@
 //! Forks of a process whose threads write, evict, map and unmap.
 
-use crate::child::wait;
-use crate::scene::{
-    BUDGET, PAGE, WORDS, alone, assert_exit, check, check_rest, engine, read, word, write,
-};
+use crate::child::{assert_exit, forked};
+use crate::scene::{BUDGET, PAGE, WORDS, alone, check, check_rest, engine, read, word, write};
 use softfault::MmapMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -108,31 +106,23 @@ fn the_child_sees_one_moment_and_both_go_on() {
                 while done.iter().all(|done| done.load(SeqCst) < least) {
                     std::thread::yield_now();
                 }
-                // SAFETY: the child checks and ends.
-                let child = unsafe { libc::fork() };
-                assert!(child >= 0);
                 // The counters are the child's own copy: of the same moment, but for one
                 // write that was not counted yet.
-                if child == 0 {
-                    // SAFETY: a child that hangs is killed.
-                    unsafe { libc::alarm(300) };
-                    let checked = std::panic::catch_unwind(|| {
-                        for (number, map) in shown.iter().enumerate() {
-                            // SAFETY: the map of a thread that is not there any more.
-                            let map = unsafe {
-                                core::slice::from_raw_parts_mut(map.0.cast_mut(), EACH * PAGE)
-                            };
-                            let after = done[number].load(SeqCst);
-                            let who = format!("fork {fork}, thread {number}");
-                            check_moment(map, after, after + 1, &who);
-                            (0..EACH).for_each(|page| write(map, page, 1 << 40));
-                            (0..EACH).for_each(|page| check(map, page, 1 << 40, &who));
-                        }
-                    });
-                    // SAFETY: ends the child.
-                    unsafe { libc::_exit(checked.is_err().into()) };
-                }
-                assert_exit(wait(child), 0);
+                let status = forked(|| {
+                    for (number, map) in shown.iter().enumerate() {
+                        // SAFETY: the map of a thread that is not there any more.
+                        let map = unsafe {
+                            core::slice::from_raw_parts_mut(map.0.cast_mut(), EACH * PAGE)
+                        };
+                        let after = done[number].load(SeqCst);
+                        let who = format!("fork {fork}, thread {number}");
+                        check_moment(map, after, after + 1, &who);
+                        (0..EACH).for_each(|page| write(map, page, 1 << 40));
+                        (0..EACH).for_each(|page| check(map, page, 1 << 40, &who));
+                    }
+                    0
+                });
+                assert_exit(status, 0);
             }
         });
         for (map, done) in maps.iter().zip(&done) {

@@ -9,10 +9,8 @@ mod load;
 mod raw;
 mod scene;
 
-use child::forked;
-use scene::{
-    BUDGET, PAGE, PAGES, assert_exit, check, check_scene, engine, engine_with, scene, write,
-};
+use child::{assert_exit, forked};
+use scene::{BUDGET, PAGE, PAGES, check, check_scene, engine, engine_with, scene, write};
 use softfault::{Compression, Engine};
 
 #[test]
@@ -47,17 +45,12 @@ fn a_child_has_all_of_it_and_its_writes_are_its_own() {
 fn a_child_does_not_see_later_writes_of_the_parent() {
     let engine = engine();
     let mut map = scene(&engine);
-    // SAFETY: the child checks and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let checked = std::panic::catch_unwind(|| {
-            for _ in 0..3 {
-                check_scene(&map, "child");
-            }
-        });
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(checked.is_err().into()) };
-    }
+    let child = child::start(|| {
+        for _ in 0..3 {
+            check_scene(&map, "child");
+        }
+        0
+    });
     for round in 2..5 {
         for page in 0..PAGES {
             write(&mut map, page, round);

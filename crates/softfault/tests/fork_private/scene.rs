@@ -88,14 +88,6 @@ pub fn check_scene(map: &[u8], who: &str) {
 }
 
 #[track_caller]
-pub fn assert_exit(status: i32, code: i32) {
-    assert!(
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == code,
-        "status {status:#x}"
-    );
-}
-
-#[track_caller]
 pub fn assert_segv(status: i32) {
     assert!(
         libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV,

@@ -209,28 +209,6 @@ pub fn reads(frames: &Frames, count: usize, pages: usize, offset: u64) -> Vec<Re
         .collect()
 }
 
-/// Runs `child` in a child process and returns its answer. The child must not
-/// panic: it answers with a number.
-pub fn in_child(child: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child only runs `child` and leaves.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0);
-    if pid == 0 {
-        let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
-        // SAFETY: leaves without the parent's exit handlers.
-        unsafe { libc::_exit(answer) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    assert!(
-        libc::WIFEXITED(status),
-        "the child died of signal {}",
-        libc::WTERMSIG(status)
-    );
-    libc::WEXITSTATUS(status)
-}
-
 /// Position and flags of an open file.
 pub fn position_and_flags(file: &File) -> (i64, i32) {
     // SAFETY: no memory involved.

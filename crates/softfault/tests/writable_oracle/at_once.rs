@@ -98,17 +98,10 @@ impl Sides {
         };
         let (own, childs) = (draw(0), draw(1));
         let (all, looks) = (pages * PAGE, draw(1));
-        // SAFETY: the child plays and ends.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0, "fork");
-        if child == 0 {
-            // SAFETY: a child that hangs ends all the same.
-            unsafe { libc::alarm(300) };
-            let play = std::panic::AssertUnwindSafe(|| self.be_the_child(which, &childs, &looks));
-            let ended = std::panic::catch_unwind(play);
-            // SAFETY: ends the child and leaves alone all that belongs to the parent.
-            unsafe { libc::_exit(if ended.is_ok() { 0 } else { 101 }) }
-        }
+        let child = child::start(|| {
+            self.be_the_child(which, &childs, &looks);
+            0
+        });
         for (count, &store) in own.iter().enumerate() {
             store.to(&mut self.map);
             store.to(&mut self.other);

@@ -3,38 +3,13 @@
 
 use super::served::serve;
 use super::{copy, of, page, present, read, real, reserve, write};
+use crate::table::in_child::{check, forked};
 use crate::uffd::UffdMmu;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::{Access, Mmu, Reservation, Zeroed};
 use std::slice::from_ref;
 use std::sync::{Arc, OnceLock};
-
-/// Runs `child` in a child; its number is the answer, 0 if all is well.
-#[track_caller]
-fn forked(child: impl FnOnce() -> i32) {
-    // SAFETY: the child only makes the calls that fork handlers of the product make.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        let answer = child();
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(answer) };
-    }
-    let mut status = 0;
-    // SAFETY: fills the status.
-    unsafe { libc::waitpid(pid, &mut status, 0) };
-    assert_eq!(status >> 8, 0, "the child's line; status {status:#x}");
-    assert_eq!(status, 0, "a signal");
-}
-
-/// The line at which a child found something wrong.
-macro_rules! check {
-    ($holds:expr) => {
-        if !$holds {
-            return line!() as i32 % 255 + 1;
-        }
-    };
-}
 
 #[test]
 fn a_child_adopts_inherited_memory() {

@@ -2,6 +2,7 @@
 
 use super::served::serve;
 use super::{copy, of, page, present, read, real, reserve, resident_kb, without, write};
+use crate::table::in_child::forked;
 use crate::uffd::{UffdMmu, abi};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -110,15 +111,9 @@ fn by_copies() {
 #[test]
 fn pages_that_a_child_shared_are_copied() {
     moves(real(), Zeroed::Nothing, 1, |window| {
-        // SAFETY: advice about a mapping. The child ends at once.
-        unsafe {
-            libc::madvise(window.addr as *mut _, window.bytes, libc::MADV_DOFORK);
-            let child = libc::fork();
-            if child == 0 {
-                libc::_exit(0);
-            }
-            assert_eq!(libc::waitpid(child, core::ptr::null_mut(), 0), child);
-        }
+        // SAFETY: advice about a mapping.
+        unsafe { libc::madvise(window.addr as *mut _, window.bytes, libc::MADV_DOFORK) };
+        forked(|| 0);
         // Those are the parent's own again, and move.
         write(window, 0, of(byte(0)));
         write(window, 2, of(byte(2)));

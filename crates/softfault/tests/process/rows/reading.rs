@@ -101,17 +101,11 @@ pub const ROWS: &[Row] = &[
             // SAFETY: only asks.
             let this = unsafe { libc::getpid() };
             read_of(&scene, this);
-            // SAFETY: a child that reads its parent, checks and ends. Forked before any
-            // thread has locks.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                let read = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
-                    read_of(&scene, this)
-                }));
-                // SAFETY: ends the child.
-                unsafe { libc::_exit(read.is_err().into()) }
-            }
-            assert_eq!(crate::child::wait(child), 0);
+            let status = crate::child::forked(|| {
+                read_of(&scene, this);
+                0
+            });
+            assert_eq!(status, 0);
             let memory = std::fs::File::open("/proc/self/mem").expect("own memory");
             let start = scene.addresses().start;
             for page in 0..500 {
@@ -135,21 +129,17 @@ pub const ROWS: &[Row] = &[
             let scene = Scene::new(kind);
             scene.check_all();
             let start = scene.addresses().start;
-            // SAFETY: only asks; a child that traces its parent and ends.
-            unsafe {
+            // SAFETY: only asks, and lets a child trace this process.
+            let (this, thread) = unsafe {
                 libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY);
-                let this = libc::getpid();
-                let thread = libc::gettid();
-                let child = libc::fork();
-                if child == 0 {
-                    libc::_exit(traced(&scene, start, this, thread));
-                }
-                let status = crate::child::wait(child);
-                if status == 77 << 8 {
-                    skip("gdb", "no process may be traced here");
-                }
-                assert_eq!(status, 0);
+                (libc::getpid(), libc::gettid())
+            };
+            // SAFETY: it traces its parent, and ends.
+            let status = crate::child::forked(|| unsafe { traced(&scene, start, this, thread) });
+            if status == 77 << 8 {
+                skip("gdb", "no process may be traced here");
             }
+            assert_eq!(status, 0);
             scene
         },
     },

@@ -188,21 +188,20 @@ pub const ROWS: &[Row] = &[
         then: "",
         play: |kind| {
             let scene = Scene::new(kind);
-            // SAFETY: a child that stops and continues its parent, and ends.
-            let child = unsafe {
-                let parent = libc::getpid();
-                let child = libc::fork();
-                if child == 0 {
-                    for _ in 0..50 {
+            // SAFETY: only asks.
+            let parent = unsafe { libc::getpid() };
+            let child = crate::child::start(|| {
+                for _ in 0..50 {
+                    // SAFETY: stops the parent and continues it.
+                    unsafe {
                         libc::kill(parent, libc::SIGSTOP);
                         libc::usleep(2000);
                         libc::kill(parent, libc::SIGCONT);
                         libc::usleep(2000);
                     }
-                    libc::_exit(0);
                 }
-                child
-            };
+                0
+            });
             scene.check_all();
             scene.check_all();
             assert_eq!(crate::child::wait(child), 0);

@@ -1,0 +1,30 @@
+//! Unit tests in a child of fork, which must not panic: it tells its test the line.
+
+/// Runs `child` in a child; its number is the answer, 0 if all is well.
+#[track_caller]
+pub fn forked(child: impl FnOnce() -> i32) {
+    // SAFETY: the child does what its test says, and ends.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: a child that hangs is killed.
+        unsafe { libc::alarm(300) };
+        let answer = child();
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(answer) };
+    }
+    let mut status = 0;
+    // SAFETY: fills the status.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status >> 8, 0, "the child's line; status {status:#x}");
+    assert_eq!(status, 0, "a signal");
+}
+
+/// The line at which a child found something wrong.
+macro_rules! check {
+    ($holds:expr) => {
+        if !$holds {
+            return line!() as i32 % 255 + 1;
+        }
+    };
+}
+pub(crate) use check;
