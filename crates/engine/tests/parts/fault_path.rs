@@ -1,11 +1,11 @@
 //! The fault path over the soft page tables, with a store whose reads the test
 //! holds back.
 
-use crate::files::{pages, random};
+use crate::files::{AlwaysInterrupted, pages, random};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::cache::OnTruncate;
-use softfault_engine::fault::{self, Completion, FaultError, FaultFlags, Interrupt, Outcome};
+use softfault_engine::fault::{self, Completion, FaultError, FaultFlags, Outcome};
 use softfault_engine::mm::{Advice, Protection};
 use softfault_oracle::{Rig, TestStore, byte_at};
 use std::thread;
@@ -260,14 +260,6 @@ fn a_folio_that_went_before_the_retry_is_counted() {
     rig.finish();
 }
 
-struct Now;
-
-impl Interrupt for Now {
-    fn pending(&self) -> bool {
-        true
-    }
-}
-
 #[test]
 fn a_waiting_fault_can_be_interrupted() {
     let rig = Rig::new(PAGES);
@@ -276,7 +268,7 @@ fn a_waiting_fault_can_be_interrupted() {
     let start = cache.addresses().start;
     store.close();
     fault::prefetch(&cache, start..start + 16 * PAGE_SIZE);
-    let outcome = fault::handle(&rig.space, start, FaultFlags::default(), &Now);
+    let outcome = fault::handle(&rig.space, start, FaultFlags::default(), &AlwaysInterrupted);
     assert_eq!(outcome, Outcome::Interrupted);
     store.open();
     assert_eq!(rig.touch(start), Ok(store.byte(0)));

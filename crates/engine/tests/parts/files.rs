@@ -2,8 +2,10 @@
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
+use softfault_engine::fault::{self, Interrupt, NeverInterrupted, Pin};
 use softfault_engine::page::Advice;
 use softfault_oracle::{Rig, TestStore};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of so many pages.
@@ -19,4 +21,21 @@ pub fn random(rig: &Rig, store: &Arc<TestStore>) -> (Arc<PageCache>, usize) {
         .madvise(addresses.clone(), Advice::Random)
         .unwrap();
     (cache, addresses.start)
+}
+
+/// Pins pages of a map.
+#[track_caller]
+pub fn pin(rig: &Rig, cache: &Arc<PageCache>, range: Range<usize>) {
+    let start = range.start;
+    let pin = fault::pin(&rig.space, cache, range, start, &NeverInterrupted);
+    assert_eq!(pin, Pin::Done);
+}
+
+/// For waits that something interrupts at once.
+pub struct AlwaysInterrupted;
+
+impl Interrupt for AlwaysInterrupted {
+    fn pending(&self) -> bool {
+        true
+    }
 }

@@ -2,9 +2,10 @@
 //! the model's, the budget is kept, and nothing is left at the end. Every map is
 //! in two spaces, at two addresses.
 
+use crate::files::pin;
 use proptest::prelude::*;
 use softfault_engine::cache::{OnTruncate, PageCache};
-use softfault_engine::fault::{self, Completion, FaultError, NeverInterrupted, Pin};
+use softfault_engine::fault::{self, Completion, FaultError};
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection};
 use softfault_engine::policy::Policies;
 use softfault_engine::{PAGE_SHIFT, PAGE_SIZE, Store};
@@ -153,14 +154,7 @@ impl World for SoftWorld {
         let map = maps.get_mut(&map).unwrap();
         let range = map.addresses(&bytes);
         let admitted = map.cache.admit_pin(&range)?;
-        let pinned = fault::pin(
-            &rig.space,
-            &map.cache,
-            range.clone(),
-            range.start,
-            &NeverInterrupted,
-        );
-        assert_eq!(pinned, Pin::Done);
+        pin(rig, &map.cache, range.clone());
         map.pinned = Some((range.clone(), admitted));
         let mut found = vec![0; range.len()];
         let mut at = range.start;
@@ -299,14 +293,7 @@ fn a_pinned_page_is_forgotten_with_its_last_pin() {
     let before = rig.touch(start + 5 * PAGE_SIZE).unwrap();
     let range = start + 5 * PAGE_SIZE..start + 6 * PAGE_SIZE;
     for _ in 0..2 {
-        let pin = fault::pin(
-            &rig.space,
-            &cache,
-            range.clone(),
-            range.start,
-            &NeverInterrupted,
-        );
-        assert_eq!(pin, Pin::Done);
+        pin(&rig, &cache, range.clone());
     }
     cache.invalidate(cache.addresses());
     store.set_len(PAGE_SIZE as u64);

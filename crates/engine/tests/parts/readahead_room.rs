@@ -1,10 +1,10 @@
 //! Read-ahead over a node: its plans find room, and pages that find none are planned again.
 
-use crate::files::{pages, random};
+use crate::files::{AlwaysInterrupted, pages, random};
 use crate::readahead_model::Rng;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
-use softfault_engine::fault::{self, Begun, FaultFlags, Interrupt, Outcome};
+use softfault_engine::fault::{self, Begun, FaultFlags, Outcome};
 use softfault_oracle::{Rig, TestStore};
 use std::ops::Range;
 
@@ -100,14 +100,6 @@ fn refused_pages_are_planned_again() {
     assert!(fewer <= 3500, "{fewer} of {} touches", order.len());
 }
 
-struct Now;
-
-impl Interrupt for Now {
-    fn pending(&self) -> bool {
-        true
-    }
-}
-
 /// A touch of this page: the pages that it read ahead, if it was a miss.
 fn read_ahead(rig: &Rig, store: &TestStore, page: usize, addr: usize) -> Vec<u64> {
     let before = store.reads().len();
@@ -153,7 +145,8 @@ fn first_ahead(order: &[u64], refused: Option<usize>) -> (usize, Vec<u64>) {
                     Begun::Waits(_) => panic!("there are frames"),
                 }
             }
-            let outcome = fault::handle(&rig.space, addr, FaultFlags::default(), &Now);
+            let outcome =
+                fault::handle(&rig.space, addr, FaultFlags::default(), &AlwaysInterrupted);
             assert_eq!(outcome, Outcome::Interrupted);
             drop(reads);
             parent.uncharge(taken);

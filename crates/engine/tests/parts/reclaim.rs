@@ -1,7 +1,7 @@
 //! Reclaim over the soft page tables. Every test ends with the assertion that
 //! the budget was never exceeded and that nothing is charged any more.
 
-use crate::files::{pages, random};
+use crate::files::{pages, pin, random};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::budget::{Budget, FLOOR};
@@ -326,16 +326,11 @@ fn pinned_pages_stay_and_limit_themselves() {
     assert!(rig.node.try_pin(most));
     assert!(!rig.node.try_pin(1));
     let range = start..start + most as usize * PAGE_SIZE;
-    let pin = || {
-        fault::pin(
-            &rig.space,
-            &cache,
-            range.clone(),
-            range.start,
-            &NeverInterrupted,
-        )
+    let try_pin = || {
+        let never = &NeverInterrupted;
+        fault::pin(&rig.space, &cache, range.clone(), range.start, never)
     };
-    assert_eq!(pin(), Pin::Done);
+    assert_eq!(try_pin(), Pin::Done);
     // With half of the budget pinned, all others still make progress.
     thread::scope(|scope| {
         for thread in 0..8 {
@@ -360,7 +355,7 @@ fn pinned_pages_stay_and_limit_themselves() {
     assert_eq!(cache.folio_count(), 0);
     // A pin that fails pins nothing.
     store.fail(100, Some(5));
-    assert_eq!(pin(), Pin::Failed(FaultError::Io(5)));
+    assert_eq!(try_pin(), Pin::Failed(FaultError::Io(5)));
     store.reap(u64::MAX, &Completion(&rig.node), 0);
     rig.evict_all();
     assert_eq!(cache.folio_count(), 0);
@@ -388,14 +383,7 @@ fn pinned_folios_do_not_hide_evictable_ones() {
         })
         .collect();
     for range in &pinned {
-        let pin = fault::pin(
-            &rig.space,
-            &cache,
-            range.clone(),
-            range.start,
-            &NeverInterrupted,
-        );
-        assert_eq!(pin, Pin::Done);
+        pin(&rig, &cache, range.clone());
     }
     touch(8000..8100);
     for range in pinned {
@@ -426,14 +414,7 @@ fn pins_and_invalidations_of_many_threads() {
                         cache.invalidate(range);
                         continue;
                     }
-                    let pin = fault::pin(
-                        &rig.space,
-                        cache,
-                        range.clone(),
-                        range.start,
-                        &NeverInterrupted,
-                    );
-                    assert_eq!(pin, Pin::Done);
+                    pin(rig, cache, range.clone());
                     let major = rig.mmu.present_pages();
                     assert!(major >= 16);
                     for page in page..page + 16 {

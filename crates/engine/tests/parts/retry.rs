@@ -1,12 +1,12 @@
 //! The policies of a retry, one scene each: which lock is held while a fault
 //! waits, and whether its folio is still there when it comes back.
 
-use crate::files::{pages, random};
+use crate::files::{AlwaysInterrupted, pages, random};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::fault::{self, Completion, FaultFlags, Interrupt, Outcome};
+use softfault_engine::fault::{self, Completion, FaultFlags, Outcome};
 use softfault_engine::mm::Advice;
 use softfault_engine::store::{Extent, Read, Store, StoreError};
-use softfault_oracle::{Rig, TestStore};
+use softfault_oracle::{Random, Rig, TestStore};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -314,14 +314,6 @@ fn a_read_that_the_store_refused_is_no_miss() {
     }
 }
 
-struct Now;
-
-impl Interrupt for Now {
-    fn pending(&self) -> bool {
-        true
-    }
-}
-
 #[test]
 fn an_interrupted_fault_lets_all_go() {
     for policies in ALL {
@@ -331,7 +323,7 @@ fn an_interrupted_fault_lets_all_go() {
         let start = cache.addresses().start;
         store.close();
         fault::prefetch(&cache, start..start + 16 * PAGE_SIZE);
-        let outcome = fault::handle(&rig.space, start, FaultFlags::default(), &Now);
+        let outcome = fault::handle(&rig.space, start, FaultFlags::default(), &AlwaysInterrupted);
         assert_eq!(outcome, Outcome::Interrupted, "{policies}");
         let mmap = rig.space.mmap_lock().try_write().expect("it is free");
         rig.space.find(&mmap, start).unwrap().start_write(&mmap);
@@ -366,10 +358,9 @@ fn nobody_waits_for_ever_with_a_lock_in_hand() {
                 let (rig, store, range, over) = (&rig, &store, &range, &over);
                 let touchers = (0..THREADS).map(|thread| {
                     scope.spawn(move || {
-                        let mut state = thread;
+                        let mut random = Random::new(thread);
                         for _ in 0..150 {
-                            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                            let page = (state >> 33) as usize % FILE;
+                            let page = random.below(FILE);
                             let found = rig.touch(range.start + page * PAGE_SIZE);
                             assert_eq!(found, Ok(store.byte(pages(page))), "page {page}");
                         }

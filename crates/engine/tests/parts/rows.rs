@@ -2,16 +2,15 @@
 //! test ends with the assertion that the budget was never exceeded and that nothing is charged any more. Moved memory is
 //! overwritten in its old place, so a reader there is found out.
 
-use crate::files::pages;
+use crate::files::{pages, pin};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
-use softfault_engine::fault::{self, NeverInterrupted, Pin};
+use softfault_engine::fault;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::soft::SoftMoves;
 use softfault_engine::mmu::{Moved, TABLE_SPAN};
 use softfault_engine::policy::{MapBy, Policies};
 use softfault_oracle::{Random, Rig, TestStore};
-use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
@@ -41,12 +40,6 @@ fn check(rig: &Rig, store: &TestStore, cache: &PageCache, page: usize) {
 
 fn scan(rig: &Rig, store: &TestStore, cache: &PageCache) {
     (0..FILE).for_each(|page| check(rig, store, cache, page));
-}
-
-fn pin(rig: &Rig, cache: &Arc<PageCache>, range: Range<usize>) {
-    let from = range.start;
-    let pinned = fault::pin(&rig.space, cache, range, from, &NeverInterrupted);
-    assert!(matches!(pinned, Pin::Done));
 }
 
 /// The first page of a row that was moved last.

@@ -1,8 +1,9 @@
 //! The soft page tables by themselves: the cost of tables and the end of their lives,
 //! addresses of windows; and accesses that stop half-way.
 
+use crate::files::AlwaysInterrupted;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::fault::{self, FaultError, Interrupt, NeverInterrupted, Stop, Stopped};
+use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, Backing, Protection};
 use softfault_engine::mmu::{Access, MmuError, Reservation, SoftMmu, TABLE_SPAN, Zeroed};
 use softfault_engine::{Mmu, PAGE_SIZE};
@@ -460,14 +461,6 @@ fn a_file_is_shown_at_several_addresses_of_several_spaces() {
     rig.finish();
 }
 
-struct Now;
-
-impl Interrupt for Now {
-    fn pending(&self) -> bool {
-        true
-    }
-}
-
 #[test]
 fn an_access_that_stops_says_how_far_it_got() {
     let rig = Rig::new(4096);
@@ -506,7 +499,8 @@ fn an_access_that_stops_says_how_far_it_got() {
     fault::prefetch(&cache, start + 32 * PAGE_SIZE..start + 48 * PAGE_SIZE);
     let mut found = vec![0; 40 * PAGE_SIZE];
     let from = start + 32 * PAGE_SIZE - 10;
-    let read = rig.with_core(|core| fault::read_at(core, &rig.space, from, &mut found, &Now));
+    let read = rig
+        .with_core(|core| fault::read_at(core, &rig.space, from, &mut found, &AlwaysInterrupted));
     let why = Stop::Interrupted;
     assert_eq!(read, Err(Stopped { done: 10, why }));
     store.open();

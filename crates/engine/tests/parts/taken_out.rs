@@ -1,8 +1,9 @@
 //! Pages that are taken out of a file that is written to, or forgotten, and cannot be written then.
 
+use crate::files::pin;
 use crate::writable::{bytes, finish, scene, write_back};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::fault::{self, NeverInterrupted, Pin};
+use softfault_engine::fault;
 use softfault_oracle::{Rig, TestStore, byte_at};
 
 const EIO: i32 = 5;
@@ -14,8 +15,7 @@ fn a_page_that_cannot_be_written_at_its_last_unpin_can_go_later() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(4)));
     rig.write(start, &[7]).unwrap();
     let range = start..start + PAGE_SIZE;
-    let pinned = fault::pin(&rig.space, &cache, range.clone(), start, &NeverInterrupted);
-    assert!(matches!(pinned, Pin::Done));
+    pin(&rig, &cache, range.clone());
     cache.invalidate(range.clone());
     rig.write(start, &[8]).unwrap();
     store.fail_writes(0, Some(EIO));

@@ -1,6 +1,7 @@
 //! Files that are written to through a map: a write is seen by all maps and calls, is in the store when somebody
 //! asks for that, and is never lost to eviction, truncate, or a store that fails.
 
+use crate::files::pin;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Pin};
@@ -509,8 +510,7 @@ fn pinned_pages_may_get_their_old_bytes_again() {
         }
         let range = at..at + PAGE_SIZE;
         let pages = cache.admit_pin(&range).expect("room for a pin");
-        let pinned = fault::pin(&rig.space, &cache, range.clone(), at, &NeverInterrupted);
-        assert!(matches!(pinned, Pin::Done));
+        pin(&rig, &cache, range.clone());
         for byte in [!first, first, !first, first] {
             rig.write(at, &[byte]).unwrap();
             write_back(&cache, 0..256);
