@@ -2,6 +2,7 @@
 
 use crate::model::{Model, Shown};
 use crate::op::{MapAdvice, Op};
+use crate::random::Random;
 use crate::together::together;
 use softfault_engine::PAGE_SIZE;
 use std::ops::Range;
@@ -174,11 +175,10 @@ fn one(model: &mut Model, worlds: &mut [&mut dyn World], op: &Op) {
             };
             let (model, worlds) = (&*model, &*worlds);
             together((0..u64::from(threads)).map(|thread| {
-                let mut state = u64::from(seed) << 8 | thread;
+                let mut random = Random::new(u64::from(seed) << 8 | thread);
                 move || {
                     for _ in 0..40 {
-                        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                        let at = (state >> 20) % model.maps[&map].len;
+                        let at = random.below(model.maps[&map].len as usize) as u64;
                         check(model, worlds, map, at..at + 1);
                     }
                 }

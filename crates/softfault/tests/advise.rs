@@ -6,9 +6,10 @@ mod twin;
 
 use files::{byte_at, made_file};
 use softfault::{Advice, Engine, LEAST_MEMORY, Swap, UncheckedAdvice};
+use softfault_oracle::Random;
 use std::io::ErrorKind;
 use twin::write_both;
-use twin::{AnyEngine, Drawn, MIB, PAGE, Side, engines, kernel_anon, kernel_copy, same};
+use twin::{AnyEngine, MIB, PAGE, Side, engines, kernel_anon, kernel_copy, same};
 
 const HARMLESS: [Advice; 8] = [
     Advice::Normal,
@@ -21,14 +22,14 @@ const HARMLESS: [Advice; 8] = [
     Advice::PopulateWrite,
 ];
 
-fn part(len: usize, drawn: &mut Drawn) -> std::ops::Range<usize> {
+fn part(len: usize, drawn: &mut Random) -> std::ops::Range<usize> {
     let start = drawn.below(len);
     start..start + drawn.below((len - start).min(MIB))
 }
 
 /// Compares all that reads can tell: everything that is safe, at random, beside writes.
 fn play(engine: &AnyEngine, mut ours: Box<dyn Side>, mut kernel: Box<dyn Side>, seed: u64) {
-    let mut drawn = Drawn(seed);
+    let mut drawn = Random::new(seed);
     for round in 0..60 {
         write_both(&mut *ours, &mut *kernel, &mut drawn, 200);
         let range = part(ours.len(), &mut drawn);
@@ -189,11 +190,7 @@ fn calls_that_the_kernel_refuses_are_refused() {
 #[test]
 fn advice_about_a_shared_file() {
     let file = made_file("shared", MIB);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(4 * LEAST_MEMORY)
-        .build()
-        .unwrap();
+    let engine = files::engine(4 * LEAST_MEMORY);
     // SAFETY: whoever writes to the file says so.
     let map = unsafe { engine.map(&file) }.unwrap();
     map.advise(Advice::PopulateRead).unwrap();

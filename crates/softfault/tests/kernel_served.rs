@@ -6,7 +6,7 @@ mod write_scene;
 
 use child::forked;
 use softfault::{Engine, Faults, Mmap, MmapOptions, OnTruncate, Reads};
-use softfault_oracle::Finally;
+use softfault_oracle::{Finally, Random};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -229,18 +229,15 @@ fn it_changes_under_readers() {
         for reader in 0..4 {
             let (map, stop, checked) = (&map, &stop, &checked);
             scope.spawn(move || {
-                let mut word = 88_172_645_463_325_252_u64 + reader;
+                let mut random = Random::new(reader);
                 let mut at = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    word ^= word << 13;
-                    word ^= word >> 7;
-                    word ^= word << 17;
                     // Runs, of which some are pinned, and others touched as they are.
-                    at = match word.is_multiple_of(16) {
-                        true => word as usize >> 8,
-                        false => at + 1,
-                    } % PAGES;
-                    match word % 64 {
+                    at = match random.below(16) {
+                        0 => random.below(PAGES),
+                        _ => (at + 1) % PAGES,
+                    };
+                    match random.below(64) {
                         1 => {
                             let pinned = map.pin(at * PAGE..(at + 1) * PAGE).unwrap();
                             assert_eq!(pinned[..8], number(at));

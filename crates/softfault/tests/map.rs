@@ -4,6 +4,7 @@ mod files;
 
 use files::{check, made_file};
 use softfault::{Advice, Engine};
+use softfault_oracle::Random;
 
 fn engine(megabytes: usize) -> Engine {
     Engine::builder()
@@ -34,10 +35,9 @@ fn random_touches_read_little_more_than_they_touch() {
     let engine = engine(8);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file).unwrap() };
-    let mut state = 1u64;
+    let mut random = Random::new(1);
     for _ in 0..2000 {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-        check(&map, (state >> 20) as usize % map.len());
+        check(&map, random.below(map.len()));
     }
     let stats = engine.stats();
     assert!(stats.bytes_read <= 2100 * 4096, "{stats:?}");
@@ -66,10 +66,9 @@ fn many_threads_share_a_map() {
         for thread in 0..32u64 {
             let map = &map;
             scope.spawn(move || {
-                let mut state = thread + 1;
+                let mut random = Random::new(thread);
                 for _ in 0..400 {
-                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                    check(map, (state >> 20) as usize % map.len());
+                    check(map, random.below(map.len()));
                 }
             });
         }

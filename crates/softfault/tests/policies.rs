@@ -5,6 +5,7 @@ mod files;
 
 use files::{check, made_file};
 use softfault::{AsyncReads, Engine};
+use softfault_oracle::Random;
 use std::fs::File;
 use std::thread;
 
@@ -86,13 +87,12 @@ fn every_policy_gets_its_readers_through() {
             for thread in 0..THREADS {
                 let (engine, file) = (&engine, &file);
                 scope.spawn(move || {
-                    let mut state = thread as u64;
+                    let mut random = Random::new(thread as u64);
                     for _ in 0..4 {
                         // SAFETY: nobody writes to the file.
                         let map = unsafe { engine.map(file) }.unwrap();
                         for _ in 0..50 {
-                            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                            check(&map, (state >> 33) as usize % FILE);
+                            check(&map, random.below(FILE));
                         }
                     }
                 });

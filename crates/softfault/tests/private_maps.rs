@@ -8,11 +8,12 @@ mod twin;
 use child::{dies_of, scenario};
 use files::{byte_at, made_file};
 use softfault::{Engine, FaultError, LEAST_MEMORY, Mmap, MmapMut, MmapOptions, OnTruncate, Swap};
+use softfault_oracle::Random;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use twin::{Drawn, MIB, PAGE, Side, engines, kernel_copy, same, write_both};
+use twin::{MIB, PAGE, Side, engines, kernel_copy, same, write_both};
 
 fn swap() -> Swap {
     Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20)
@@ -38,7 +39,7 @@ fn larger_than_memory_it_shows_the_file_and_the_writes() {
         let file = made_file("copy", bytes);
         let before = engine.stats().resident_bytes;
         let (mut ours, mut kernel) = (engine.map_copy(&file), kernel_copy(&file));
-        let mut drawn = Drawn(1);
+        let mut drawn = Random::new(1);
         for _ in 0..4 {
             same(&*ours, &*kernel);
             write_both(&mut *ours, &mut *kernel, &mut drawn, 2000);
@@ -69,7 +70,7 @@ fn holes_and_an_end_within_a_page() {
         let before = engine.stats().resident_bytes;
         let (mut ours, mut kernel) = (engine.map_copy(&file), kernel_copy(&file));
         same(&*ours, &*kernel);
-        write_both(&mut *ours, &mut *kernel, &mut Drawn(2), 3000);
+        write_both(&mut *ours, &mut *kernel, &mut Random::new(2), 3000);
         same(&*ours, &*kernel);
         drop(ours);
         engine.check_empty(before);

@@ -5,18 +5,19 @@ mod twin;
 
 use files::made_file;
 use softfault::{Engine, LEAST_MEMORY, RemapOptions, Swap};
+use softfault_oracle::Random;
 use std::io::ErrorKind;
 use twin::write_both;
-use twin::{AnyEngine, Drawn, MIB, PAGE, Side, engines, kernel_anon, kernel_copy, may_move, same};
+use twin::{AnyEngine, MIB, PAGE, Side, engines, kernel_anon, kernel_copy, may_move, same};
 
 fn play(engine: &AnyEngine, mut ours: Box<dyn Side>, mut kernel: Box<dyn Side>, most: usize) {
-    let mut drawn = Drawn(most as u64);
+    let mut drawn = Random::new(most as u64);
     for round in 0..40 {
         write_both(&mut *ours, &mut *kernel, &mut drawn, 300);
         let len = match round % 4 {
             0 => ours.len() + drawn.below(2 * PAGE),
             1 => drawn.below(most),
-            2 => ours.len() - drawn.below(ours.len().min(3 * PAGE)),
+            2 => ours.len() - drawn.below(ours.len().clamp(1, 3 * PAGE)),
             _ => (ours.len() + drawn.below(LEAST_MEMORY)).min(most),
         };
         let len = len.clamp(1, most);
@@ -175,11 +176,7 @@ fn forks_have_the_map_where_it_was() {
 
 #[test]
 fn a_shared_file_grows_up_to_its_end() {
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
-        .build()
-        .unwrap();
+    let engine = files::engine(LEAST_MEMORY);
     let file = made_file("shared", MIB);
     let options = softfault::MmapOptions::new().offset(5000).len(1000).clone();
     // SAFETY: nobody writes to the file.

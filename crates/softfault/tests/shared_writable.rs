@@ -8,6 +8,7 @@ use child::{command, forked, scenario};
 use softfault::{
     Advice, Coherence, Engine, Faults, Mmap, MmapMut, MmapOptions, MmapRaw, OnTruncate, Reads,
 };
+use softfault_oracle::Random;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -381,13 +382,8 @@ fn drawn_operations_beside_a_model() {
     let mut model = vec![1u8; PAGES * PAGE];
     let mut readers: Vec<(usize, Mmap)> = Vec::new();
     let mut writers: Vec<(usize, MmapMut)> = Vec::new();
-    let mut word = 0x1234_5678_9abc_def1_u64;
-    let mut draw = |most: usize| {
-        word ^= word << 13;
-        word ^= word >> 7;
-        word ^= word << 17;
-        (word >> 16) as usize % most
-    };
+    let mut random = Random::new(1);
+    let mut draw = |most: usize| random.below(most);
     for step in 0..20_000 {
         let at = draw(PAGES * PAGE);
         match draw(12) {

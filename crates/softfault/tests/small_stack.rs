@@ -10,6 +10,7 @@ mod stacks;
 
 use files::{byte_at, made_file};
 use softfault::{Advice, AsyncReads, Engine, Mmap};
+use softfault_oracle::Random;
 use stacks::{Stack, on_stack};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
@@ -57,13 +58,8 @@ fn depth_of(map: &Mmap, offsets: &[usize]) -> usize {
 }
 
 fn random(len: usize, count: usize) -> Vec<usize> {
-    let mut state = 7u64;
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-            (state >> 20) as usize % len
-        })
-        .collect()
+    let mut random = Random::new(7);
+    (0..count).map(|_| random.below(len)).collect()
 }
 
 #[test]
@@ -130,11 +126,7 @@ extern "C" fn touch_all(touches: *mut libc::c_void) -> *mut libc::c_void {
 fn many_threads_on_small_stacks_read_right() {
     const THREADS: usize = 128;
     let file = made_file("threads", 32 << 20);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(12 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(12 << 20);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let offsets: Vec<Vec<usize>> = (0..THREADS)
@@ -223,11 +215,7 @@ fn a_handler_on_an_alternate_stack_may_touch_a_map() {
         return child::succeeds(test, "as std");
     };
     let file = made_file("alternate", 32 << 20);
-    let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(8 << 20)
-        .build()
-        .unwrap();
+    let engine = files::engine(8 << 20);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let bytes = match scenario.as_str() {

@@ -6,6 +6,7 @@ mod files;
 
 use files::{byte_at, made_file};
 use softfault::{AsyncReads, Compression, Engine, Swap};
+use softfault_oracle::Random;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -90,11 +91,6 @@ fn steal(own: &[&File], foreign: &File, reads: &AtomicU64, over: &AtomicBool) {
     assert!(thefts > 20, "there was nothing to steal");
 }
 
-fn random(state: &mut u64) -> usize {
-    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-    (*state >> 33) as usize
-}
-
 fn maps(how: AsyncReads) {
     let engine = Engine::builder()
         .by_kernel(false)
@@ -109,9 +105,9 @@ fn maps(how: AsyncReads) {
         for number in 0..3u64 {
             let (map, copy, reads, over) = (&map, &copy, &reads, &over);
             scope.spawn(move || {
-                let mut state = number + 1;
+                let mut random = Random::new(number);
                 while !over.load(Ordering::Relaxed) {
-                    let at = random(&mut state) % BYTES;
+                    let at = random.below(BYTES);
                     match number {
                         0 => files::check(copy, at),
                         // A few in a row are read ahead.
@@ -157,12 +153,12 @@ fn swaps(compression: Compression) {
                 let expected = |page: usize, round: u8| byte_at(page * PAGE + 7) ^ round;
                 let pages = part.len() / PAGE;
                 let mut rounds = vec![0u8; pages];
-                let mut state = number as u64 + 1;
+                let mut random = Random::new(number as u64);
                 for page in 0..pages {
                     part[page * PAGE + 7] = expected(page, 0);
                 }
                 while !over.load(Ordering::Relaxed) {
-                    let page = random(&mut state) % pages;
+                    let page = random.below(pages);
                     let byte = &mut part[page * PAGE + 7];
                     assert_eq!(*byte, expected(page, rounds[page]), "page {page}");
                     rounds[page] = rounds[page].wrapping_add(1);

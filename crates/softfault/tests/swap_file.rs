@@ -10,6 +10,7 @@ use std::sync::Arc;
 use softfault::store::{Mode, QueueKind, Rings};
 use softfault::{Compression, Engine, Swap};
 use softfault_engine::store::{Extent, Store, StoreError};
+use softfault_oracle::Random;
 use store_scene::{Frames, Inbox, PAGE, reads};
 use swap_scene::{BOTH, Pages, check, discard, disk, fill, places, swap_file, until};
 
@@ -51,11 +52,8 @@ fn the_last_version_survives_all_traffic() {
         let file = swap_file(disk(), SLOTS, compression);
         let pages = Pages::new(64);
         let mut versions = [0u64; SLOTS];
-        let mut state: u64 = seed;
-        let mut random = |below: usize| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(99991);
-            (state >> 33) as usize % below
-        };
+        let mut random = Random::new(seed);
+        let mut random = |below: usize| random.below(below);
         for version in 1..600 {
             let (first, count) = (random(SLOTS), 1 + random(64));
             let end = SLOTS.min(first + count);

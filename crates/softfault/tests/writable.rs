@@ -6,6 +6,7 @@ mod write_scene;
 
 use child::forked;
 use softfault::{Advice, Engine, FaultError, MmapOptions, UncheckedAdvice};
+use softfault_oracle::Random;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -169,10 +170,10 @@ fn old_pages_are_written_back_under_load_too() {
     let over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut word = 77_u64;
+            let mut random = Random::new(77);
             while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                word = word.wrapping_mul(6364136223846793005).wrapping_add(1);
-                let page = 1 + (word >> 33) as usize % (PAGES - 1);
+                let page = 1 + random.below(PAGES - 1);
+                let word = random.below(usize::MAX) as u64;
                 // SAFETY: a word of the map that nobody else writes to.
                 unsafe { ((start + page * PAGE) as *mut u64).write_volatile(word) };
             }
@@ -541,12 +542,9 @@ fn no_write_is_lost_beside_flushes_and_eviction() {
             .map(|thread| {
                 scope.spawn(move || {
                     let mut latest = vec![0u64; PAGES];
-                    let mut word = 0x1234_5678_9abc_def1_u64 + thread as u64 * 77;
+                    let mut random = Random::new(thread as u64);
                     for count in 1..=6_000_u64 {
-                        word ^= word << 13;
-                        word ^= word >> 7;
-                        word ^= word << 17;
-                        let page = (word >> 20) as usize % PAGES;
+                        let page = random.below(PAGES);
                         let at = (start + page * PAGE + thread * 8) as *mut u64;
                         // SAFETY: a word of the map that is this thread's.
                         let seen = unsafe { at.read_volatile() };

@@ -10,7 +10,7 @@ use softfault_engine::cache::MapError;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, Protection};
 use softfault_engine::mmu::Core;
-use softfault_oracle::{Finally, Rig};
+use softfault_oracle::{Finally, Random, Rig};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -69,15 +69,6 @@ fn rigs(pages: u64) -> impl Iterator<Item = Rig> {
         .map(move |policies| Rig::with_policies(pages, policies.parse().unwrap()))
 }
 
-/// A sequence of numbers that differs by seed.
-fn random(seed: u64) -> impl FnMut() -> usize {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-        (state >> 33) as usize
-    }
-}
-
 /// Runs `verb` in this thread, and `threads` times `access`, each with its
 /// number, again and again until `verb` is through.
 fn beside(threads: u64, access: impl Fn(u64) + Sync, verb: impl FnOnce()) {
@@ -116,13 +107,13 @@ fn unmapped_memory_is_never_seen_again_with(rig: Rig) {
     let cores: Vec<_> = (0..3).map(|_| std::sync::Mutex::new(core(&rig))).collect();
     let access = |thread: u64| {
         let core = &mut *cores[thread as usize].lock().unwrap();
-        let mut random = random(thread + round.load(SeqCst) * 7);
+        let mut random = Random::new(thread + round.load(SeqCst) * 7);
         for _ in 0..50 {
-            let word = addr(random() % PAGES) + random() % 512 * 8;
+            let word = addr(random.below(PAGES)) + random.below(512) * 8;
             let now = begin(&active[thread as usize]);
             // No thread writes any more that began two rounds ago, and the words
             // written before have been unmapped.
-            let done = match random() % 2 {
+            let done = match random.below(2) {
                 0 => store(core, &rig.space, word, now),
                 _ => load(core, &rig.space, word).map(|found| {
                     assert!(found == 0 || found + 1 >= now, "{found} in round {now}");
@@ -136,12 +127,12 @@ fn unmapped_memory_is_never_seen_again_with(rig: Rig) {
         }
     };
     beside(3, access, || {
-        let mut random = random(99);
+        let mut random = Random::new(99);
         for now in 1..80 {
             map(&rig, 0..PAGES);
             // In parts or whole, and the rest later.
-            let cut = random() % PAGES;
-            for _ in 0..random() % 4 {
+            let cut = random.below(PAGES);
+            for _ in 0..random.below(4) {
                 std::thread::yield_now();
             }
             if cut > 0 {

@@ -6,7 +6,7 @@
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::policy::{MissAccounting, Policies};
 use softfault_engine::store::{Complete, Read, Reap, Store, StoreError};
-use softfault_oracle::Rig;
+use softfault_oracle::{Random, Rig};
 use std::sync::{Arc, Mutex};
 
 const FILE: u64 = 1 << 16;
@@ -73,13 +73,10 @@ fn read(pattern: Pattern, accounting: MissAccounting) -> u64 {
     });
     let cache = rig.map(&store);
     cache.set_ra_pages(WINDOW);
-    let mut state = 7u64;
+    let mut random = Random::new(7);
     for touch in 0..TOUCHES {
         let page = match pattern {
-            Pattern::Random => {
-                state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-                (state >> 33) % FILE
-            }
+            Pattern::Random => random.below(FILE as usize) as u64,
             Pattern::Stride(stride) => touch * stride % FILE,
         };
         rig.touch(cache.addresses().start + page as usize * PAGE_SIZE)

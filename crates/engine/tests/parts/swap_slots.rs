@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use softfault_engine::budget::Budget;
 use softfault_engine::swap::{CLUSTER, Slots};
+use softfault_oracle::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
@@ -315,12 +316,9 @@ fn the_table_stays_in_its_part_of_the_budget() {
     let budget = Budget::new(limit);
     let slots = Slots::new(0..1000 * CLUSTER, budget.clone()).unwrap();
     let mut live: Vec<u32> = take_all_of(&slots, LIVE);
-    let mut number = 1_u64;
+    let mut random = Random::new(1);
     for _ in 0..20 * LIVE {
-        number = number
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        let which = (number >> 33) as usize % live.len();
+        let which = random.below(live.len());
         assert!(slots.put(live[which]));
         live[which] = slots.alloc(1).unwrap().start;
     }
@@ -426,15 +424,6 @@ fn a_slot_that_is_put_twice_is_a_bug() {
     assert!(again.is_err());
 }
 
-/// Sequences that differ by seed.
-fn random(seed: u64) -> impl FnMut() -> usize {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-        (state >> 33) as usize
-    }
-}
-
 /// A device, and the owner of each slot: 0 if there is none.
 struct Owned {
     slots: Slots,
@@ -475,16 +464,16 @@ fn many_threads_take_and_give() {
             for by in 1..=THREADS {
                 let owned = &owned;
                 scope.spawn(move || {
-                    let mut random = random(by.into());
+                    let mut random = Random::new(by.into());
                     let mut mine: Vec<u32> = Vec::new();
                     for _ in 0..ROUNDS {
-                        if random().is_multiple_of(2) {
-                            let most = 1 + random() % (cluster as usize);
+                        if random.below(2) == 0 {
+                            let most = 1 + random.below(cluster as usize);
                             mine.extend(owned.take(most as u32, by).into_iter().flatten());
                         }
-                        for _ in 0..random() % cluster as usize {
+                        for _ in 0..random.below(cluster as usize) {
                             if !mine.is_empty() {
-                                let slot = mine.swap_remove(random() % mine.len());
+                                let slot = mine.swap_remove(random.below(mine.len()));
                                 assert!(owned.give(slot, by));
                             }
                         }
@@ -542,9 +531,9 @@ fn slots_that_children_may_read_are_not_given_out() {
         .map(|by| {
             let (owned, stop) = (Arc::clone(&owned), Arc::clone(&stop));
             thread::spawn(move || {
-                let mut random = random(by.into());
+                let mut random = Random::new(by.into());
                 while stop.load(SeqCst) == 0 {
-                    let run = owned.take(1 + random() as u32 % 16, by);
+                    let run = owned.take(1 + random.below(16) as u32, by);
                     for slot in run.into_iter().flatten() {
                         owned.give(slot, by);
                     }

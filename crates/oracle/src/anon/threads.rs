@@ -3,6 +3,7 @@
 use super::model::{AnonModel, Expected};
 use super::op::ARENA_PAGES;
 use super::world::Access;
+use crate::random::Random;
 use crate::together::together;
 use softfault_engine::PAGE_SIZE;
 
@@ -30,23 +31,19 @@ pub(super) fn plans(
     threads: usize,
     seed: u32,
 ) -> Vec<Vec<Step>> {
-    let mut state = u64::from(seed);
-    let mut random = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-        (state >> 33) as usize
-    };
+    let mut random = Random::new(seed.into());
     // A few pages, so that threads meet.
-    let pages: Vec<_> = (0..6).map(|_| random() % ARENA_PAGES).collect();
+    let pages: Vec<_> = (0..6).map(|_| random.below(ARENA_PAGES)).collect();
     let mut plans = Vec::new();
     for thread in 0..threads {
         let mut plan = Vec::with_capacity(STEPS);
         for _ in 0..STEPS {
-            let page = pages[random() % pages.len()];
-            let write = !random().is_multiple_of(3);
-            let lane = random() % (PAGE_SIZE / threads) * threads + thread;
+            let page = pages[random.below(pages.len())];
+            let write = random.below(3) > 0;
+            let lane = random.below(PAGE_SIZE / threads) * threads + thread;
             let at = page * PAGE_SIZE + lane;
             let expected = model.expected(space, page, write);
-            let mut value = random() as u8;
+            let mut value = random.below(256) as u8;
             if model.is_free(space, page) {
                 continue;
             }

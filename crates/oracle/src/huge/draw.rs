@@ -1,7 +1,7 @@
 //! Lists for threads, from a seed.
 
 use super::op::{HugeOp, HugeSetting, Spot};
-use crate::Random;
+use crate::random::Random;
 use core::ops::Range;
 use softfault_engine::mm::Protection;
 

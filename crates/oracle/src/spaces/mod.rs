@@ -21,5 +21,5 @@ mod play;
 mod shadow;
 mod world;
 
-pub use draw::{Draw, Random};
+pub use draw::Draw;
 pub use play::{Reads, Stage, play_spaces};

@@ -14,26 +14,15 @@ use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
+use softfault_oracle::Random;
 use std::fs::File;
 
 const MOST_PAGES: usize = 600;
 
-/// Numbers of no order, the same each time.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % end
-    }
-
-    /// Some pages, at least one.
-    fn part(&mut self, pages: usize) -> Range<usize> {
-        let start = self.below(pages);
-        start..start + 1 + self.below(pages - start)
-    }
+/// Some pages, at least one.
+fn part(draw: &mut Random, pages: usize) -> Range<usize> {
+    let start = draw.below(pages);
+    start..start + 1 + draw.below(pages - start)
 }
 
 /// A map, and the pages of it that the test has not unmapped.
@@ -84,7 +73,7 @@ impl Place {
 }
 
 struct World {
-    draw: Draw,
+    draw: Random,
     file: File,
     engine: Engine,
     places: Vec<Place>,
@@ -124,7 +113,7 @@ impl World {
         let action = self.draw.below(12);
         let draw = &mut self.draw;
         let place = &mut self.places[at];
-        let part = draw.part(place.pages());
+        let part = part(draw, place.pages());
         let is_whole = place.mapped.iter().all(|&mapped| mapped);
         let well: (Answer, Answer) = (Ok(()), Ok(()));
         match action {
@@ -278,7 +267,7 @@ fn calls_in_any_order() {
     let engine = unsafe { softfault_engine_new(&options) };
     assert!(!engine.is_null(), "{}", text());
     let mut world = World {
-        draw: Draw(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+        draw: Random::new(seed),
         // No map reaches behind it.
         file: aged_file((MOST_PAGES + 100 + MOST_PAGES) * PAGE),
         engine: Engine(engine),

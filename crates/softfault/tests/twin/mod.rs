@@ -6,6 +6,7 @@
 use softfault::soft::{SoftEngine, SoftMapMut};
 use softfault::{Advice, Engine, LEAST_MEMORY, Mmap, MmapMut, RemapOptions, Stats};
 use softfault::{Swap, UncheckedAdvice};
+use softfault_oracle::Random;
 use std::fs::File;
 use std::ops::Range;
 
@@ -304,21 +305,8 @@ pub fn same(ours: &dyn Side, kernel: &dyn Side) {
     }
 }
 
-/// Draws numbers: the same for the same seed.
-pub struct Drawn(pub u64);
-
-impl Drawn {
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(99);
-        (self.0 >> 33) as usize % end.max(1)
-    }
-}
-
 /// Writes the same to both, in `times` places.
-pub fn write_both(ours: &mut dyn Side, kernel: &mut dyn Side, drawn: &mut Drawn, times: usize) {
+pub fn write_both(ours: &mut dyn Side, kernel: &mut dyn Side, drawn: &mut Random, times: usize) {
     let mut bytes = [0; 300];
     for _ in 0..times {
         let count = 1 + drawn.below(bytes.len());

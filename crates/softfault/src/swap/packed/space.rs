@@ -183,15 +183,13 @@ fn length(gap: &Range<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use softfault_oracle::Random;
 
     /// Random takings and givings back; no part is taken twice.
     fn play(slots: u64, align: usize, seed: u64) {
         let mut space = PackedSpace::new(slots, align).unwrap();
-        let mut state = seed;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
-            (state >> 33) % below
-        };
+        let mut random = Random::new(seed);
+        let mut random = |below: u64| random.below(below as usize) as u64;
         let mut live: Vec<Range<u64>> = Vec::new();
         let mut taken = 0;
         while taken < 20 * slots {

@@ -1,22 +1,16 @@
-//! Draws from a seed: splitmix64.
+//! Draws from a seed.
 
-pub struct Draw(u64);
+use softfault_oracle::Random;
+
+pub struct Draw(Random);
 
 impl Draw {
     pub fn new(seed: u64, thread: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (thread << 48))
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        Self(Random::new(seed ^ (thread << 48)))
     }
 
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.below(end)
     }
 
     pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
