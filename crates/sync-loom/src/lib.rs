@@ -25,9 +25,11 @@ use core::cell::Cell;
 pub use std::sync::Arc;
 
 pub mod bytes;
+#[path = "../../sync-shuttle/src/held.rs"]
 pub mod held;
 pub mod model;
 pub mod pages;
+#[path = "../../sync-shuttle/src/stage.rs"]
 pub mod stage;
 pub mod stat;
 pub mod wait;

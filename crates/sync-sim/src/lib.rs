@@ -29,15 +29,18 @@ pub use std::sync::Arc;
 
 pub mod bytes;
 pub mod cell;
+#[path = "../../sync-shuttle/src/held.rs"]
 pub mod held;
 pub mod hint;
 pub mod machine;
 pub mod pages;
+#[path = "../../sync-shuttle/src/stage.rs"]
 pub mod stage;
 pub mod stat;
 pub mod thread;
 pub mod topology;
 pub mod wait;
+#[path = "../../sync-shuttle/src/zeros.rs"]
 pub mod zeros;
 
 /// Bytes of a page.
