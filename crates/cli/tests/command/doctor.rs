@@ -2,6 +2,7 @@
 //! filter, a limit or a mask that the command is started under).
 
 use super::filter::{KILL, REFUSE, closed};
+use super::ordinary_user::OrdinaryUser;
 use super::{directory, finish, is_empty, kernel, refused, softfault, tmpfs};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -9,9 +10,6 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-
-/// Nobody's, on every Linux.
-const NOBODY: u32 = 65534;
 
 /// A row, checked for its form: `costs` and `mend` are there if something lacks.
 fn row(row: &Value) -> (String, [String; 4]) {
@@ -254,26 +252,9 @@ fn limits_are_those_it_was_started_with() {
 
 #[test]
 fn an_ordinary_user_is_served_and_leaves_nothing() {
-    // A place that nobody can reach, with a copy of the command: the target's may be closed to others.
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    let program = dir.path().join("softfault");
-    fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
-    crate::unwritten::wait(&program);
-    let files = dir.path().join("files");
-    fs::create_dir(&files).unwrap();
-    fs::set_permissions(&files, Permissions::from_mode(0o777)).unwrap();
-    let as_user = |command: &mut Command| {
-        // SAFETY: asks for a number only.
-        if unsafe { libc::geteuid() } == 0 {
-            command.uid(NOBODY).gid(NOBODY);
-        }
-    };
-
-    let mut command = Command::new(&program);
-    command.args(["doctor", "--dir"]).arg(&files);
-    as_user(&mut command);
-    let (code, rows) = rows(&mut command);
+    let user = OrdinaryUser::new();
+    let files = &user.files;
+    let (code, rows) = rows(user.command().args(["doctor", "--dir"]).arg(files));
     assert_eq!(code, 0);
     let [state, found, costs, mend] = &rows["run-messages"];
     if state != "ok" {
@@ -290,18 +271,16 @@ fn an_ordinary_user_is_served_and_leaves_nothing() {
     ] {
         assert_ne!(rows[name][0], "missing", "{name}");
     }
-    assert!(is_empty(&files));
+    assert!(is_empty(files));
 
     // Where nothing can be made, a named directory is refused, an unnamed one replaced.
-    fs::set_permissions(&files, Permissions::from_mode(0o555)).unwrap();
-    let mut command = Command::new(&program);
-    command.args(["doctor", "--dir"]).arg(&files);
-    as_user(&mut command);
-    refused(&mut command, "Permission denied");
-    let mut command = Command::new(&program);
-    command.arg("doctor").current_dir(&files);
-    as_user(&mut command);
-    let (code, _, err) = finish(&mut command);
+    fs::set_permissions(files, Permissions::from_mode(0o555)).unwrap();
+    let mut command = user.command();
+    refused(
+        command.args(["doctor", "--dir"]).arg(files),
+        "Permission denied",
+    );
+    let (code, _, err) = finish(user.command().arg("doctor").current_dir(files));
     assert_eq!(code, 0, "{err}");
 }
 

@@ -1,116 +1,28 @@
 //! Every option of every command that takes a number or a size, with rubbish: one line, and exit code 2.
 
-use super::{directory, softfault};
+use super::{directory, softfault, words};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The commands that take options, each as small as it can be.
-const COMMANDS: &[&[&str]] = &[
-    &["tour", "--no-report", "--memory", "8M", "--seconds", "0.01"],
-    &[
-        "lab",
-        "run",
-        "sparse",
-        "--on",
-        "softfault",
-        "--memory",
-        "8M",
-        "--file-size",
-        "1M",
-    ],
-    &[
-        "lab",
-        "run",
-        "random",
-        "--on",
-        "softfault",
-        "--memory",
-        "8M",
-        "--file-size",
-        "1M",
-        "--seconds",
-        "0.01",
-    ],
-    &[
-        "lab",
-        "run",
-        "thrash",
-        "--on",
-        "softfault",
-        "--memory",
-        "8M",
-        "--file-size",
-        "64K",
-        "--threads",
-        "2",
-        "--seconds",
-        "0.01",
-    ],
-    &[
-        "lab",
-        "run",
-        "anon",
-        "--on",
-        "softfault",
-        "--memory",
-        "8M",
-        "--file-size",
-        "1M",
-        "--seconds",
-        "0.01",
-    ],
-    &["lab", "make", "made"],
-    &["lab", "compare", "none.json"],
-    &["lab", "report", "none.json"],
-    &[
-        "sim",
-        "pft",
-        "--cores",
-        "1",
-        "--seconds",
-        "0.0001",
-        "--seeds",
-        "1",
-        "--region",
-        "64K",
-    ],
-    &[
-        "sim",
-        "thrash",
-        "--cores",
-        "1",
-        "--seconds",
-        "0.0001",
-        "--seeds",
-        "1",
-    ],
-    &[
-        "sim",
-        "anon",
-        "--cores",
-        "1",
-        "--seconds",
-        "0.0001",
-        "--seeds",
-        "1",
-        "--size",
-        "1M",
-    ],
-    &[
-        "sim",
-        "hugetlb",
-        "--cores",
-        "1",
-        "--seconds",
-        "0.0001",
-        "--size",
-        "4M",
-    ],
-    &["sim", "calibrate"],
-    &["sum", "small"],
-    &["doctor"],
+const COMMANDS: &[&str] = &[
+    "tour --no-report --memory 8M --seconds 0.01",
+    "lab run sparse --on softfault --memory 8M --file-size 1M",
+    "lab run random --on softfault --memory 8M --file-size 1M --seconds 0.01",
+    "lab run thrash --on softfault --memory 8M --file-size 64K --threads 2 --seconds 0.01",
+    "lab run anon --on softfault --memory 8M --file-size 1M --seconds 0.01",
+    "lab make made",
+    "lab compare none.json",
+    "lab report none.json",
+    "sim pft --cores 1 --seconds 0.0001 --seeds 1 --region 64K",
+    "sim thrash --cores 1 --seconds 0.0001 --seeds 1",
+    "sim anon --cores 1 --seconds 0.0001 --seeds 1 --size 1M",
+    "sim hugetlb --cores 1 --seconds 0.0001 --size 4M",
+    "sim calibrate",
+    "sum small",
+    "doctor",
 ];
 
 /// Values that no option of a number or a size can mean.
@@ -228,6 +140,7 @@ fn rubbish_is_refused_by_every_option() {
     std::fs::write(dir.path().join("small"), "small").unwrap();
     let mut tried = 0;
     for command in COMMANDS {
+        let command = &words(command);
         for option in options(command) {
             for value in RUBBISH {
                 let of = format!("{command:?} {option}={value:?}");
@@ -245,6 +158,7 @@ fn rubbish_is_refused_by_every_option() {
 #[test]
 fn every_command_has_help() {
     for command in COMMANDS {
+        let command = &words(command);
         let words = command.iter().take_while(|word| !word.starts_with('-'));
         for help in ["--help", "-h"] {
             let output = softfault(&[])

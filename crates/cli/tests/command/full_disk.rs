@@ -55,16 +55,7 @@ fn a_full_swap_is_one_line() {
     let place = CString::new(dir.path().as_os_str().as_bytes()).unwrap();
     for on in ["softfault", "soft"] {
         let mut command = softfault(&["lab", "run", "anon", "--pattern", "uniform", "--on", on]);
-        command.args([
-            "--size",
-            "96M",
-            "--memory",
-            "24M",
-            "--seconds",
-            "0.1",
-            "--give-up",
-            "120",
-        ]);
+        command.args("--size 96M --memory 24M --seconds 0.1 --give-up 120".split(' '));
         command.arg("--dir").arg(dir.path());
         let place = place.clone();
         // SAFETY: system calls on live strings only, between fork and exec.

@@ -1,6 +1,6 @@
 //! Ctrl-C at any moment: exit code 130, and no child, file or cgroup stays.
 
-use super::{directory, is_empty, softfault};
+use super::{directory, is_empty, softfault, words};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -101,15 +101,7 @@ fn while_files_are_made() {
         let dir = directory();
         let mut command = match make {
             true => softfault(&["lab", "make", "--file-size", "2G"]),
-            false => softfault(&[
-                "lab",
-                "run",
-                "sparse",
-                "--on",
-                "kernel",
-                "--file-size",
-                "2G",
-            ]),
+            false => softfault(&words("lab run sparse --on kernel --file-size 2G")),
         };
         match make {
             true => command.arg(dir.path().join("made")),
@@ -233,17 +225,7 @@ fn a_killed_command_takes_its_child_with_it_and_the_next_one_its_cgroups() {
         sleep(Duration::from_millis(10));
     }
     assert!(is_empty(dir.path()));
-    let run = [
-        "lab",
-        "run",
-        "thrash",
-        "--on",
-        "pread",
-        "--files",
-        "holes",
-        "--threads",
-        "1",
-    ];
+    let run = words("lab run thrash --on pread --files holes --threads 1");
     let next = softfault(&run)
         .args(["--seconds", "0.1", "--dir"])
         .arg(dir.path())
@@ -255,15 +237,7 @@ fn a_killed_command_takes_its_child_with_it_and_the_next_one_its_cgroups() {
 #[test]
 fn threads_that_wait_in_our_own_faults_die_of_ctrl_c_themselves() {
     let dir = directory();
-    let mut random = softfault(&[
-        "lab",
-        "run",
-        "random",
-        "--on",
-        "softfault",
-        "--memory",
-        "24M",
-    ]);
+    let mut random = softfault(&words("lab run random --on softfault --memory 24M"));
     random
         .args(["--file-size", "128M", "--seconds", "100000", "--dir"])
         .arg(dir.path());
@@ -305,14 +279,7 @@ fn has_read(process: u32) -> bool {
 /// A run that nothing but a signal ends, in a memory that keeps its threads in reclaim.
 pub fn thrash(dir: &Path) -> Command {
     let mut command = softfault(&["lab", "run", "thrash", "--on", "kernel", "--memory", "24M"]);
-    command.args([
-        "--threads",
-        "32",
-        "--file-size",
-        "2M",
-        "--seconds",
-        "100000",
-    ]);
+    command.args("--threads 32 --file-size 2M --seconds 100000".split(' '));
     command.arg("--dir").arg(dir);
     command
 }

@@ -1,6 +1,6 @@
 //! `lab make`, and that bytes read are really compared with a file's expected bytes.
 
-use super::{directory, finish, rows, softfault};
+use super::{directory, finish, rows, softfault, words};
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -92,17 +92,7 @@ fn wrong_data_fails_the_run_with_its_offset() {
         );
     }
     // A touch sees it at the word it looks at.
-    let run = [
-        "lab",
-        "run",
-        "sparse",
-        "--pattern",
-        "sequential",
-        "--touch",
-        "100",
-        "--on",
-        "kernel",
-    ];
+    let run = words("lab run sparse --pattern sequential --touch 100 --on kernel");
     let (code, _, err) = finish(
         softfault(&run)
             .args(["--memory", "16M", "--file"])

@@ -13,6 +13,7 @@ mod generated;
 mod hugetlb;
 mod interrupted;
 mod made_files;
+mod ordinary_user;
 mod outputs;
 mod profile;
 mod read_ahead;
@@ -53,6 +54,11 @@ fn softfault(arguments: &[&str]) -> Command {
     // SAFETY: only a system call; nothing is allocated.
     unsafe { command.pre_exec(interruptible) };
     command
+}
+
+/// The words of a command line.
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
 }
 
 /// A directory on a disk: the target's, since /tmp is often memory. Its name is the one that the kernel tells.

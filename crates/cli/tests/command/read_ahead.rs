@@ -3,16 +3,12 @@
 //! without any lab takes the same lock.
 
 use super::interrupted::{assert_interrupted, signal, start, thrash, until, worker};
+use super::ordinary_user::OrdinaryUser;
 use super::rows::lab;
-use super::{directory, finish, is_empty, refused, softfault, tmpfs};
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
+use super::{directory, finish, is_empty, refused, softfault, tmpfs, words};
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// Nobody's, on every Linux.
-const NOBODY: u32 = 65534;
 
 /// Where the page cache's read-ahead for files in `dir` stands, if it is a whole disk that they lie on.
 pub fn bdi(dir: &Path) -> PathBuf {
@@ -68,18 +64,9 @@ fn the_kernels_rows_are_run_at_each_and_others_once() {
     let rows = lab(
         "sparse",
         dir.path(),
-        &[
-            "--on",
-            "kernel,kernel-random,kernel-sequential,softfault",
-            "--read-ahead-kb",
-            "64,256",
-            "--pattern",
-            "random",
-            "--file-size",
-            "1M",
-            "--memory",
-            "16M",
-        ],
+        &words(
+            "--on kernel,kernel-random,kernel-sequential,softfault --read-ahead-kb 64,256 --pattern random --file-size 1M --memory 16M",
+        ),
     );
     let on: Vec<&str> = rows.iter().map(|row| row["on"].as_str().unwrap()).collect();
     let expected = [
@@ -202,20 +189,10 @@ fn without_root_it_is_one_line_and_nothing_is_run() {
         softfault_skip::skipped("root", "no device of / is known");
         return;
     }
-    // SAFETY: asks for a number only.
-    let root = unsafe { libc::geteuid() } == 0;
-    // The program has to be where nobody may go.
-    let place = tempfile::tempdir().unwrap();
-    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
-    let program = place.path().join("softfault");
-    fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
-    crate::unwritten::wait(&program);
-    let mut command = Command::new(&program);
+    let user = OrdinaryUser::new();
+    let mut command = user.command();
     command.args(["lab", "run", "sparse", "--read-ahead-kb", "128", "--dir"]);
     // Nothing is made there: it need not be writable.
     command.arg("/");
-    if root {
-        command.uid(NOBODY).gid(NOBODY);
-    }
     refused(&mut command, "cannot set");
 }

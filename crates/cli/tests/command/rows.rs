@@ -1,7 +1,7 @@
 //! The fields of rows.
 
 use super::read_ahead::bdi;
-use super::{directory, finish, is_empty, is_tmpfs, kernel, rows, softfault, tmpfs};
+use super::{directory, finish, is_empty, is_tmpfs, kernel, rows, softfault, tmpfs, words};
 use serde_json::Value;
 use std::path::Path;
 
@@ -145,16 +145,7 @@ fn sparse_touches_its_share_of_the_file() {
     let rows = lab(
         "sparse",
         dir.path(),
-        &[
-            "--on",
-            "kernel-random,pread",
-            "--file-size",
-            "16M",
-            "--memory",
-            "16M",
-            "--touch",
-            "10",
-        ],
+        &words("--on kernel-random,pread --file-size 16M --memory 16M --touch 10"),
     );
     let of = |field: &str| {
         rows.iter()
@@ -198,18 +189,7 @@ fn random_runs_on_as_many_threads_as_asked() {
     let rows = lab(
         "random",
         dir.path(),
-        &[
-            "--on",
-            "kernel-random,pread",
-            "--file-size",
-            "8M",
-            "--memory",
-            "16M",
-            "--threads",
-            "5",
-            "--seconds",
-            "0.2",
-        ],
+        &words("--on kernel-random,pread --file-size 8M --memory 16M --threads 5 --seconds 0.2"),
     );
     assert_eq!(rows.len(), 2);
     for row in &rows {
@@ -257,22 +237,9 @@ fn thrash_counts_rounds_of_every_thread() {
     let rows = lab(
         "thrash",
         dir.path(),
-        &[
-            "--on",
-            "kernel,pread",
-            "--files",
-            "data,holes",
-            "--file-size",
-            "128K",
-            "--memory",
-            "64M",
-            "--threads",
-            "20",
-            "--seconds",
-            "0.2",
-            "--give-up",
-            "100",
-        ],
+        &words(
+            "--on kernel,pread --files data,holes --file-size 128K --memory 64M --threads 20 --seconds 0.2 --give-up 100",
+        ),
     );
     let kinds: Vec<_> = rows
         .iter()
@@ -338,14 +305,7 @@ fn repeats_are_single_rows_and_the_same_work() {
 #[test]
 fn rows_say_how_far_their_device_reads_ahead() {
     let dir = directory();
-    let small = [
-        "--file-size",
-        "1M",
-        "--memory",
-        "16M",
-        "--on",
-        "kernel,pread",
-    ];
+    let small = words("--file-size 1M --memory 16M --on kernel,pread");
     for row in lab(
         "sparse",
         dir.path(),
@@ -365,14 +325,7 @@ fn rows_say_how_far_their_device_reads_ahead() {
 #[test]
 fn each_repeat_begins_with_the_next_engine() {
     let dir = directory();
-    let small = [
-        "--file-size",
-        "1M",
-        "--memory",
-        "16M",
-        "--pattern",
-        "random",
-    ];
+    let small = words("--file-size 1M --memory 16M --pattern random");
     let on = ["--on", "kernel,pread,softfault", "--repeat", "4"];
     let rows = lab("sparse", dir.path(), &[&small[..], &on].concat());
     let order: Vec<&str> = rows.iter().map(|row| row["on"].as_str().unwrap()).collect();

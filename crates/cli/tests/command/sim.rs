@@ -1,7 +1,7 @@
 //! Simulations as the command runs them: the same seed is the same run in any process, and an error is
 //! one line.
 
-use super::{directory, finish, is_empty, refused, rows, softfault};
+use super::{directory, finish, is_empty, refused, rows, softfault, words};
 use serde_json::Value;
 use std::process::Stdio;
 
@@ -135,25 +135,9 @@ fn the_lab_compares_files_of_the_simulator() {
 
 #[test]
 fn the_other_workloads_tell_of_locks_and_retries() {
-    let few = [
-        "--policies",
-        "retry=mmap-lock+pin=no,default",
-        "--cores",
-        "2",
-    ];
+    let few = words("--policies retry=mmap-lock+pin=no,default --cores 2");
     let thrash = [
-        &[
-            "sim",
-            "thrash",
-            "--threads",
-            "4",
-            "--file-size",
-            "1M",
-            "--memory",
-            "16M",
-            "--seconds",
-            "0.002",
-        ],
+        &words("sim thrash --threads 4 --file-size 1M --memory 16M --seconds 0.002")[..],
         &few[..],
     ];
     let (code, out, err) = finish(&mut softfault(&thrash.concat()));
@@ -163,16 +147,7 @@ fn the_other_workloads_tell_of_locks_and_retries() {
         "{out}"
     );
     let start = [
-        &[
-            "sim",
-            "warm-start",
-            "--files",
-            "20",
-            "--memory",
-            "16M",
-            "--seconds",
-            "0.005",
-        ],
+        &words("sim warm-start --files 20 --memory 16M --seconds 0.005")[..],
         &few[..],
     ];
     let (code, out, err) = finish(&mut softfault(&start.concat()));
@@ -185,16 +160,7 @@ fn the_other_workloads_tell_of_locks_and_retries() {
 
 #[test]
 fn a_trace_is_the_same_in_every_process() {
-    let single = [
-        "--cores",
-        "2",
-        "--policies",
-        "default",
-        "--seeds",
-        "1",
-        "--trace",
-        "-",
-    ];
+    let single = words("--cores 2 --policies default --seeds 1 --trace -");
     let arguments = [
         &["sim", "pft", "--region", "16K", "--seconds", "0.00002"],
         &single[..],
@@ -265,26 +231,9 @@ fn sensitivity_changes_one_cost_at_a_time() {
 #[test]
 fn a_thread_that_starves_is_told_of() {
     // Nobody has as much patience as a read from the disk takes.
-    let arguments = [
-        "sim",
-        "thrash",
-        "--cores",
-        "1",
-        "--threads",
-        "2",
-        "--file-size",
-        "1M",
-        "--memory",
-        "16M",
-        "--seconds",
-        "0.002",
-        "--policies",
-        "default",
-        "--patience",
-        "0.000001",
-        "--json",
-        "-",
-    ];
+    let arguments = words(
+        "sim thrash --cores 1 --threads 2 --file-size 1M --memory 16M --seconds 0.002 --policies default --patience 0.000001 --json -",
+    );
     let (code, out, err) = finish(&mut softfault(&arguments));
     assert_eq!(code, 1, "{err}");
     assert!(

@@ -1,36 +1,22 @@
 //! An ordinary user: no cgroup, no dropping of the system's caches; the rows say so and are measured all
 //! the same.
 
+use super::ordinary_user::OrdinaryUser;
 use super::read_ahead::bdi;
 use super::rows::{LATE, may_lack_peak};
 use super::{finish, is_empty};
 use serde_json::Value;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
-
-/// Nobody's, on every Linux.
-const NOBODY: u32 = 65534;
 
 #[test]
 fn a_tour_that_cannot_set_the_read_ahead_says_which_it_had() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
-    let program = dir.path().join("softfault");
-    fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
-    crate::unwritten::wait(&program);
-    let mut command = Command::new(&program);
+    let user = OrdinaryUser::new();
+    let mut command = user.command();
     let arguments = "tour --memory 16M --seconds 0.1 --no-report --dir";
-    command.args(arguments.split(' ')).arg(dir.path());
-    // SAFETY: asks for a number only.
-    if unsafe { libc::geteuid() } == 0 {
-        command.uid(NOBODY).gid(NOBODY);
-    }
+    command.args(arguments.split(' ')).arg(&user.files);
     let (code, out, err) = finish(&mut command);
     assert_eq!(code, 0, "{err}");
     assert!(!out.contains("read_ahead_kb=") && out.contains(" kernel "));
-    match bdi(dir.path()).exists() {
+    match bdi(&user.files).exists() {
         true => {
             assert!(err.contains("and is shown at that alone: cannot set"));
             assert!(out.contains("\nthe kernel reads ") && out.contains(" KiB ahead"));
@@ -41,41 +27,13 @@ fn a_tour_that_cannot_set_the_read_ahead_says_which_it_had() {
 
 #[test]
 fn rows_without_a_cgroup_say_so() {
-    // A place that nobody can reach, with a copy of the command: the target's may be closed to others.
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    let program = dir.path().join("softfault");
-    fs::copy(env!("CARGO_BIN_EXE_softfault"), &program).unwrap();
-    crate::unwritten::wait(&program);
-    let files = dir.path().join("files");
-    fs::create_dir(&files).unwrap();
-    fs::set_permissions(&files, Permissions::from_mode(0o777)).unwrap();
-
-    let mut command = Command::new(&program);
-    command.args([
-        "lab",
-        "run",
-        "sparse",
-        "--on",
-        "kernel-random,pread,softfault",
-        "--pattern",
-        "random",
-    ]);
+    let user = OrdinaryUser::new();
+    let files = &user.files;
+    let mut command = user.command();
+    command.args("lab run sparse --on kernel-random,pread,softfault --pattern random".split(' '));
     command
-        .args([
-            "--file-size",
-            "8M",
-            "--memory",
-            "16M",
-            "--json",
-            "-",
-            "--dir",
-        ])
-        .arg(&files);
-    // SAFETY: asks for a number only.
-    if unsafe { libc::geteuid() } == 0 {
-        command.uid(NOBODY).gid(NOBODY);
-    }
+        .args("--file-size 8M --memory 16M --json - --dir".split(' '))
+        .arg(files);
     let (code, out, err) = finish(&mut command);
     assert_eq!(code, 0, "{err}");
     let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
@@ -95,16 +53,12 @@ fn rows_without_a_cgroup_say_so() {
             ),
         }
     }
-    assert!(is_empty(&files));
+    assert!(is_empty(files));
 
-    let mut command = Command::new(&program);
+    let mut command = user.command();
     let arguments =
         "lab run anon --on kernel,direct --size 1M --memory 4M --seconds 0.1 --json - --dir";
-    command.args(arguments.split(' ')).arg(&files).args(LATE);
-    // SAFETY: asks for a number only.
-    if unsafe { libc::geteuid() } == 0 {
-        command.uid(NOBODY).gid(NOBODY);
-    }
+    command.args(arguments.split(' ')).arg(files).args(LATE);
     let (code, out, err) = finish(&mut command);
     assert_eq!(code, 0, "{err}");
     let rows: Vec<Value> = serde_json::from_str(&out).unwrap();
@@ -124,5 +78,5 @@ fn rows_without_a_cgroup_say_so() {
             ),
         }
     }
-    assert!(is_empty(&files));
+    assert!(is_empty(files));
 }

@@ -1,7 +1,7 @@
 //! The workloads about mapping: their rows, on the kernel's mmap and on softfault.
 
 use super::rows::{given_up, lab, number};
-use super::{directory, finish, softfault};
+use super::{directory, finish, softfault, words};
 use serde_json::Value;
 
 /// Small runs of a workload, on both engines.
@@ -248,17 +248,7 @@ fn a_run_that_is_killed_keeps_its_mappings_and_waits() {
 
 #[test]
 fn the_tables_tell_threads_and_waits() {
-    let mut run = softfault(&[
-        "lab",
-        "run",
-        "spf",
-        "--on",
-        "kernel",
-        "--threads",
-        "1,2",
-        "--give-up",
-        "60",
-    ]);
+    let mut run = softfault(&words("lab run spf --on kernel --threads 1,2 --give-up 60"));
     let (code, out, err) = finish(run.args(["--seconds", "0.1"]));
     assert_eq!(code, 0, "{err}");
     for word in ["spf ×1", "spf ×2", "maps/s", "longest wait", "unmap"] {
