@@ -201,7 +201,7 @@ fn attempt(
 }
 
 /// The place of a page in the tables, and the allowed access.
-struct Shown {
+struct Translation {
     page: SoftPage,
     may_write: bool,
 }
@@ -219,7 +219,11 @@ fn walk_own(core: &mut Core, attributes: &Attributes, start: usize, access: Page
 }
 
 /// The page that a VMA with these attributes shows, so many bytes after its start.
-fn shown(attributes: &Attributes, distance: usize, way: Direction) -> Result<Shown, FaultError> {
+fn shown(
+    attributes: &Attributes,
+    distance: usize,
+    way: Direction,
+) -> Result<Translation, FaultError> {
     let ops = attributes.backing.ops().ok_or(FaultError::NotMapped)?;
     let page = ops.soft_page(attributes.pgoff, distance);
     let may_write = match (attributes.protection, way) {
@@ -229,5 +233,5 @@ fn shown(attributes: &Attributes, distance: usize, way: Direction) -> Result<Sho
             return Err(FaultError::Protection);
         }
     };
-    Ok(Shown { page, may_write })
+    Ok(Translation { page, may_write })
 }

@@ -86,7 +86,7 @@ pub struct PoolCounts {
 
 /// A page that was taken.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Taken {
+pub(super) struct TakenPage {
     pub(super) page: u32,
     /// It has bytes of an earlier owner.
     pub(super) is_used: bool,
@@ -208,7 +208,7 @@ impl HugePool {
     }
 
     /// Takes a page: one that was promised, or one that was not.
-    pub(super) fn take(&self, reserved: bool) -> Option<Taken> {
+    pub(super) fn take(&self, reserved: bool) -> Option<TakenPage> {
         let mut stock = self.stock.lock();
         if reserved {
             let left = stock.reserved.checked_sub(1);
@@ -217,7 +217,7 @@ impl HugePool {
             return None;
         }
         Some(match stock.free.pop() {
-            Some(page) => Taken {
+            Some(page) => TakenPage {
                 page,
                 is_used: true,
             },
@@ -225,7 +225,7 @@ impl HugePool {
                 let page = stock.fresh;
                 assert!(page < self.total, "more pages reserved than there are");
                 stock.fresh += 1;
-                Taken {
+                TakenPage {
                     page,
                     is_used: false,
                 }

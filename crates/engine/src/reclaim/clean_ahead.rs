@@ -2,7 +2,7 @@
 //! device. A thread of the engine's owner sleeps until an eviction where there are dirty pages.
 
 use super::lists::Turns;
-use super::write_back::Order;
+use super::write_back::WriteOrder;
 use crate::cache::Node;
 use sync::atomic::Ordering;
 use sync::wait::WaitWord;
@@ -80,6 +80,6 @@ impl Node {
             folios[claimed] = folio.id();
             claimed += 1;
         }
-        self.clean(&folios[..claimed], sheet, Order::Reclaim) > 0
+        self.clean(&folios[..claimed], sheet, WriteOrder::Reclaim) > 0
     }
 }

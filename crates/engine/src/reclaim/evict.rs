@@ -2,7 +2,7 @@
 
 use super::batches::TakenBatch;
 use super::whole::RestOfRow;
-use super::write_back::{Dirty, Order, WriteSheet};
+use super::write_back::{Dirty, WriteOrder, WriteSheet};
 use super::{Heads, Want};
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::{FolioRef, Node};
@@ -335,6 +335,6 @@ impl Cleaner<'_> {
 impl Drop for Cleaner<'_> {
     fn drop(&mut self) {
         let (folios, sheet) = self.batch.cleaning();
-        (self.node).clean(&folios[..self.count], sheet, Order::File);
+        (self.node).clean(&folios[..self.count], sheet, WriteOrder::File);
     }
 }

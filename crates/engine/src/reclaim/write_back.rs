@@ -132,7 +132,7 @@ pub(crate) enum Dirty {
 
 /// In which order folios come to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum WriteOrder {
     /// That of the file: pages that lie together come together, and hot ones among them.
     File,
     /// As reclaim takes them, all over the file. They are cold: once their window is protected, so are those that come next. That takes
@@ -177,7 +177,7 @@ impl Node {
                 pages += folio.dirty_pages().count_ones() as usize;
                 end += 1;
             }
-            self.write_pages(cache, first..end, sheet, (Locks::Kept, Order::Reclaim));
+            self.write_pages(cache, first..end, sheet, (Locks::Kept, WriteOrder::Reclaim));
             first = end;
         }
         for &id in &sheet.neighbours[..neighbours] {
@@ -190,7 +190,7 @@ impl Node {
     /// Writes back the dirty pages of these folios, which the caller has locked, and unlocks them as soon as it can; the caller's
     /// reference to each goes at the end. None of them is `writeback`. Where the sheet has room for copies, all are of one cache,
     /// and their dirty pages find room there. Answers how many of them, and of their neighbours, are clean then.
-    pub(super) fn clean(&self, folios: &[u32], sheet: &mut WriteSheet, order: Order) -> usize {
+    pub(super) fn clean(&self, folios: &[u32], sheet: &mut WriteSheet, order: WriteOrder) -> usize {
         if sheet.room() > 0 && self.mmu.can_copy_out() {
             return self.write_copies(folios, sheet, order);
         }
@@ -206,7 +206,7 @@ impl Node {
     }
 
     /// The same, of copies.
-    fn write_copies(&self, folios: &[u32], sheet: &mut WriteSheet, order: Order) -> usize {
+    fn write_copies(&self, folios: &[u32], sheet: &mut WriteSheet, order: WriteOrder) -> usize {
         let Some(&first) = folios.first() else {
             return 0;
         };
@@ -289,9 +289,9 @@ impl Node {
         cache: &PageCache,
         which: Range<usize>,
         sheet: &mut WriteSheet,
-        (locks, order): (Locks, Order),
+        (locks, order): (Locks, WriteOrder),
     ) -> usize {
-        if order == Order::Reclaim {
+        if order == WriteOrder::Reclaim {
             self.protect_scattered(cache, &sheet.all[which.clone()], &mut sheet.ranges);
         }
         let (mut count, mut taken, mut next) = (0, 0, which.start);

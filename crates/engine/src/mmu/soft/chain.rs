@@ -28,12 +28,12 @@ pub struct Chain {
     first: u32,
     /// Frames of the current batch, at most.
     count: u32,
-    others: Batches,
+    others: FreeBatches,
 }
 
 /// Batches of free frames.
 #[derive(Debug, Default)]
-pub(super) struct Batches {
+pub(super) struct FreeBatches {
     /// The first frame of the first one, or [`ZEROS`] if there is none.
     first: u32,
     /// The first frame of the last one, if there is one.
@@ -116,12 +116,12 @@ impl Chain {
     }
 
     /// Takes all batches, but for the current one.
-    pub(super) fn take_others(&mut self) -> Batches {
+    pub(super) fn take_others(&mut self) -> FreeBatches {
         core::mem::take(&mut self.others)
     }
 }
 
-impl Batches {
+impl FreeBatches {
     /// True if there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
@@ -146,7 +146,7 @@ impl Batches {
     }
 
     /// Puts all of `other` in front.
-    pub(super) fn splice(&mut self, frames: &Frames, other: Batches) {
+    pub(super) fn splice(&mut self, frames: &Frames, other: FreeBatches) {
         if other.count == 0 {
             return;
         }

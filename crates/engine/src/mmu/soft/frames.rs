@@ -16,7 +16,7 @@
 //!
 //! Lock rules: a shard's lock, then a depot's; never two shards', nor two depots'.
 
-use super::chain::{BATCH, Batches, Chain, FREE};
+use super::chain::{BATCH, Chain, FREE, FreeBatches};
 use crate::PAGE_SIZE;
 use crate::lock::{Mutex, order};
 use core::ops::Range;
@@ -85,7 +85,7 @@ struct Shard(Mutex<FreeFrames, { order::FRAME_SHARD }>);
 #[derive(Debug)]
 #[repr(align(64))]
 struct Depot {
-    batches: Mutex<Batches, { order::FRAME_DEPOT }>,
+    batches: Mutex<FreeBatches, { order::FRAME_DEPOT }>,
     /// Whether there is one, for a look without the lock. Written under it.
     is_empty: AtomicBool,
 }
@@ -93,7 +93,7 @@ struct Depot {
 impl Depot {
     fn new() -> Self {
         Self {
-            batches: Mutex::ranked(Batches::default()),
+            batches: Mutex::ranked(FreeBatches::default()),
             is_empty: AtomicBool::new(true),
         }
     }
@@ -109,13 +109,13 @@ impl Depot {
         batch
     }
 
-    fn splice(&self, frames: &Frames, more: Batches) {
+    fn splice(&self, frames: &Frames, more: FreeBatches) {
         let mut batches = self.batches.lock();
         batches.splice(frames, more);
         self.note(&batches);
     }
 
-    fn note(&self, batches: &Batches) {
+    fn note(&self, batches: &FreeBatches) {
         // Not where nothing has changed: others read it.
         if self.is_empty.load(Relaxed) != batches.is_empty() {
             self.is_empty.store(batches.is_empty(), Relaxed);
@@ -311,7 +311,7 @@ impl Frames {
     /// Gives a list of frames back. Batches that are too many for the shard go to its depot.
     pub fn free(&self, mut chain: Chain) {
         let own = sync::cpu() % self.shards.len();
-        let mut surplus = Batches::default();
+        let mut surplus = FreeBatches::default();
         let mut stock = self.shards[own].0.lock();
         if stock.free.frames() + chain.frames() > KEPT {
             surplus = chain.take_others();

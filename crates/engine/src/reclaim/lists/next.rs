@@ -8,7 +8,7 @@ use sync::atomic::Ordering;
 /// The heads of all lists, as they were when they were read. Reclaim uses them for one batch, and looks again
 /// under the lock of the shard that it takes from. They are too large for the handler's stack.
 pub struct Heads {
-    heads: [[Head; LISTS.len()]; SHARDS],
+    heads: [[FirstFolio; LISTS.len()]; SHARDS],
     /// Shards whose first folio read ahead is not stale for all its age, a bit each.
     fresh: u32,
     /// The clock when they were read.
@@ -19,7 +19,7 @@ const _: () = assert!(SHARDS <= u32::BITS as usize);
 
 /// The first folio of a list.
 #[derive(Clone, Copy)]
-struct Head {
+struct FirstFolio {
     /// Folios of the list. With none it has no first one.
     folios: u32,
     /// Pages that were mapped since it was added.
@@ -42,7 +42,7 @@ pub(super) struct Next {
 impl Heads {
     /// Not read yet.
     pub const UNREAD: Self = Self {
-        heads: [[Head { folios: 0, age: 0 }; LISTS.len()]; SHARDS],
+        heads: [[FirstFolio { folios: 0, age: 0 }; LISTS.len()]; SHARDS],
         fresh: 0,
         now: 0,
     };
@@ -52,7 +52,7 @@ impl Heads {
         (self.fresh, self.now) = (0, now);
         for (heads, shard) in self.heads.iter_mut().zip(shards) {
             for (head, list) in heads.iter_mut().zip(LISTS) {
-                *head = Head::of(shard, list, now);
+                *head = FirstFolio::of(shard, list, now);
             }
         }
     }
@@ -127,7 +127,7 @@ impl Heads {
     /// Reads its head again.
     pub(super) fn look_again(&mut self, next: &Next, shard: &Shard) {
         let head = &mut self.heads[next.shard][next.list as usize];
-        *head = Head::of(shard, next.list, self.now);
+        *head = FirstFolio::of(shard, next.list, self.now);
         if next.taken > 0 {
             return;
         }
@@ -139,7 +139,7 @@ impl Heads {
     }
 
     fn folios(&self, list: List) -> usize {
-        let of = |heads: &[Head; LISTS.len()]| heads[list as usize].folios as usize;
+        let of = |heads: &[FirstFolio; LISTS.len()]| heads[list as usize].folios as usize;
         self.heads.iter().map(of).sum()
     }
 
@@ -168,7 +168,7 @@ impl Heads {
     }
 }
 
-impl Head {
+impl FirstFolio {
     fn of(shard: &Shard, list: List, now: u32) -> Self {
         let (folios, since) = shard.head(list);
         Self {

@@ -23,14 +23,14 @@ pub(super) fn shard_of(place: u8) -> Option<usize> {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Queue {
+struct ListEnds {
     head: u32,
     tail: u32,
     folios: u32,
     pages: u32,
 }
 
-const EMPTY: Queue = Queue {
+const EMPTY: ListEnds = ListEnds {
     head: NO_FOLIO,
     tail: NO_FOLIO,
     folios: 0,
@@ -40,7 +40,7 @@ const EMPTY: Queue = Queue {
 /// A part of each list.
 #[repr(align(64))]
 pub(super) struct Shard {
-    queues: Mutex<[Queue; LISTS.len()], { order::RECLAIM_LISTS }>,
+    queues: Mutex<[ListEnds; LISTS.len()], { order::RECLAIM_LISTS }>,
     glances: Glances,
     /// Immutable.
     number: usize,
@@ -62,7 +62,7 @@ struct Glance {
 
 impl Glance {
     /// Shows a list as it is now, but for its first folio.
-    fn show(&self, queue: &Queue) {
+    fn show(&self, queue: &ListEnds) {
         self.folios.set(queue.folios);
         self.pages.set(queue.pages);
     }
@@ -105,7 +105,7 @@ impl Shard {
 
 /// A shard, locked.
 pub(in crate::reclaim) struct LockedShard<'a> {
-    queues: MutexGuard<'a, [Queue; LISTS.len()], { order::RECLAIM_LISTS }>,
+    queues: MutexGuard<'a, [ListEnds; LISTS.len()], { order::RECLAIM_LISTS }>,
     shard: &'a Shard,
 }
 

@@ -2,7 +2,7 @@
 
 use super::Slots;
 use super::lists::{AllocCursor, Current, class};
-use super::queue::Taken;
+use super::queue::TakenClusters;
 use super::run::Best;
 use core::ops::Range;
 use sync::atomic::Ordering::Relaxed;
@@ -36,7 +36,7 @@ impl Slots {
 
     /// Puts clusters where they belong now. False if there were none.
     fn look_at_queue(&self, hand: &mut AllocCursor) -> bool {
-        let mut taken = core::mem::replace(&mut hand.taken, Taken::NONE);
+        let mut taken = core::mem::replace(&mut hand.taken, TakenClusters::NONE);
         let were_some = self.queue.take(&self.table, &mut taken, |number, used| {
             hand.got_better(&self.table, number, used);
         });

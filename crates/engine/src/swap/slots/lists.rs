@@ -5,7 +5,7 @@
 //! slots were looked through. Or so many free slots, if some were freed since:
 //! the next allocation looks. A full cluster is on no list.
 
-use super::queue::Taken;
+use super::queue::TakenClusters;
 use super::table::SwapMap;
 use sync::atomic::Ordering::Relaxed;
 use sync::wait::WaitWord;
@@ -30,7 +30,7 @@ pub(super) struct AllocCursor {
     /// The cluster that the last run came from.
     pub(super) current: Option<Current>,
     /// Clusters that got better, and have not been looked at.
-    pub(super) taken: Taken,
+    pub(super) taken: TakenClusters,
     /// Clusters from here on have never been used.
     pub(super) fresh: u32,
     /// Clusters below have their pages of the table charged.
@@ -57,7 +57,7 @@ impl AllocCursor {
     pub(super) fn new() -> Self {
         Self {
             current: None,
-            taken: Taken::NONE,
+            taken: TakenClusters::NONE,
             fresh: 0,
             paid: 0,
             lists: [NONE; CLASSES + 1],

@@ -46,7 +46,7 @@ mod shape;
 mod table;
 
 use lists::AllocCursor;
-use queue::Queue;
+use queue::ClusterQueue;
 use shape::Shape;
 use table::SwapMap;
 
@@ -68,7 +68,7 @@ const PAGES: u32 = LEAVING - 1;
 pub struct Slots {
     table: SwapMap,
     /// Clusters that have more free slots than the allocation cursor knows of.
-    queue: Queue,
+    queue: ClusterQueue,
     hand: Mutex<AllocCursor, { order::SWAP_SLOTS }>,
     /// Pages of the table are charged here.
     budget: Arc<Budget>,
@@ -84,7 +84,7 @@ impl Slots {
     pub fn with_clusters(range: Range<u32>, slots: u32, budget: Arc<Budget>) -> Option<Self> {
         Some(Self {
             table: SwapMap::new(Shape::new(range, slots))?,
-            queue: Queue::new(),
+            queue: ClusterQueue::new(),
             hand: Mutex::ranked(AllocCursor::new()),
             budget,
         })

@@ -13,12 +13,12 @@ const END: u32 = u32::MAX;
 const PART: usize = 512;
 
 /// Clusters that were taken off, and not looked at yet.
-pub(super) struct Taken(u32);
+pub(super) struct TakenClusters(u32);
 
 /// The queue. Links are in the clusters.
-pub(super) struct Queue(AtomicU32);
+pub(super) struct ClusterQueue(AtomicU32);
 
-impl Queue {
+impl ClusterQueue {
     pub(super) fn new() -> Self {
         Self(AtomicU32::new(END))
     }
@@ -43,7 +43,7 @@ impl Queue {
     pub(super) fn take(
         &self,
         table: &SwapMap,
-        taken: &mut Taken,
+        taken: &mut TakenClusters,
         mut each: impl FnMut(u32, u32),
     ) -> bool {
         if taken.0 == END {
@@ -64,6 +64,6 @@ impl Queue {
     }
 }
 
-impl Taken {
+impl TakenClusters {
     pub(super) const NONE: Self = Self(END);
 }
