@@ -7,8 +7,8 @@
 //! window as staying waits for batches that may have begun before.
 
 use super::Anonymous;
-use super::pages::SLICE_NS;
 use crate::PAGE_SIZE;
+use crate::budget::SLICE_NS;
 use crate::cache::Node;
 use crate::mmu::MmuError;
 use sync::atomic::{AtomicU32, Ordering};

@@ -19,15 +19,13 @@
 
 use super::state::PageState;
 use crate::PAGE_SIZE;
-use crate::budget::{Budget, FLOOR};
+use crate::budget::{Budget, FLOOR, SLICE_NS};
 use core::ptr::NonNull;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::wait::WaitWord;
 
 const LOCKED: u32 = 1 << 30;
 const WAITED: u32 = 1 << 31;
-/// A wait for a page is not over: look again, in case.
-pub(super) const SLICE_NS: u64 = 10_000_000;
 
 /// A page's words.
 struct PageWords {

@@ -6,12 +6,14 @@
 //!   fair, [`StealRwSem`], which lets a writer that runs pass those that sleep, a few
 //!   times, or [`QueuedRwSem`], which is as Linux's, with statistics.
 //! - [`GroupLock`](group::GroupLock): two groups, any number of either; beside `mmap_lock`.
+//! - [`Bell`]: one thread waits until another rings.
 //! - [`order`]: which lock may be waited for under which, checked in debug builds.
 //! - [`WaitStats`]: how often and how long a lock was waited for.
 //!
 //! All of them may be used in the fault handler: no heap, no thread-locals.
 //! None of them is poisoned by a panic.
 
+pub mod bell;
 pub mod group;
 pub mod mutex;
 pub mod order;
@@ -22,6 +24,7 @@ pub mod several;
 pub mod steal_rwsem;
 pub mod wait_stats;
 
+pub use bell::Bell;
 pub use mutex::{Mutex, MutexGuard};
 pub use queued_rwsem::QueuedRwSem;
 pub use raw_rwsem::RawRwSem;

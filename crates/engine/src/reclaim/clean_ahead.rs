@@ -4,37 +4,21 @@
 use super::lists::Turns;
 use super::write_back::WriteOrder;
 use crate::cache::Node;
-use sync::atomic::Ordering;
-use sync::wait::WaitWord;
 
 /// Pages of each shard that are looked at for a batch, at most: faults wait for its lock meanwhile.
 const LOOK: usize = 1024;
 /// Batches of one call.
 const BATCHES: usize = 16;
 
-/// Nobody has evicted since the last look, or somebody has.
-const SILENT: u32 = 0;
-const RUNG: u32 = 1;
-
-/// The word that the thread sleeps on.
-#[derive(Default)]
-pub(crate) struct Evictions(WaitWord);
-
 impl Node {
     /// Wakes the thread, or lets it not sleep.
     pub fn ring_for_cleaning(&self) {
-        // Release pairs with the Acquire in `wait_for_cleaning`.
-        if self.evictions.0.swap(RUNG, Ordering::Release) == SILENT {
-            self.evictions.0.wake(1);
-        }
+        self.evictions.ring();
     }
 
     /// Sleeps until somebody rings, at most so long; now and then less. For one thread.
     pub fn wait_for_cleaning(&self, timeout_ns: u64) {
-        if self.evictions.0.swap(SILENT, Ordering::Acquire) == SILENT {
-            self.evictions.0.wait(SILENT, Some(timeout_ns));
-            self.evictions.0.swap(SILENT, Ordering::Acquire);
-        }
+        self.evictions.wait(Some(timeout_ns));
     }
 
     /// Writes back the dirty pages of the folios that go next, in some batches. The folios stay where they are. The number of batches

@@ -29,7 +29,6 @@ mod write_back;
 
 pub use anonymous::Stopped;
 pub use batches::Batches;
-pub(crate) use clean_ahead::Evictions;
 pub(crate) use copies::Copies;
 pub(crate) use evict::{Cleaner, Sweep};
 pub use ghost::Ghosts;

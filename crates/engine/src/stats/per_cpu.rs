@@ -1,9 +1,7 @@
 //! A counter that every fault adds to.
 
+use sync::PROCESSORS;
 use sync::stat::Counter;
-
-/// Processors that share no line.
-const PROCESSORS: usize = 128;
 
 /// A [`Counter`] with a line for each processor.
 #[derive(Debug)]

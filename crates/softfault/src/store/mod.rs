@@ -14,7 +14,6 @@
 //! first, as every entry point of the library does.
 
 mod around;
-mod bell;
 mod descriptor;
 mod errno;
 mod extent;

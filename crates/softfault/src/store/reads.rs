@@ -1,11 +1,11 @@
 //! Whether files are read through the kernel's page cache: the policy of an engine, and its counts.
 
-use super::bell::Bell;
 use super::follow::Follows;
 use super::room::Room;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::budget::Budget;
+use softfault_engine::lock::Bell;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;

@@ -9,11 +9,12 @@ use super::pins::Pins;
 use super::spurious::SpuriousFaults;
 use crate::anon::Habits;
 use crate::budget::Budget;
+use crate::lock::Bell;
 use crate::page::PAGE_SIZE;
 use crate::policy::Policies;
 use crate::reclaim::Copies;
+use crate::reclaim::Lru;
 use crate::reclaim::anonymous::{Balance, PrivateMemory};
-use crate::reclaim::{Evictions, Lru};
 use crate::stats::NodeStats;
 use crate::store::ReadsUnderWay;
 use crate::swap::Swap;
@@ -104,7 +105,8 @@ pub struct Node {
     pub(crate) pins: Pins,
     /// Of files that are written to.
     pub(crate) dirty: DirtyPages,
-    pub(crate) evictions: Evictions,
+    /// Rung by evictions; the thread that writes back ahead of need waits for it.
+    pub(crate) evictions: Bell,
     size: Size,
 }
 
@@ -161,7 +163,7 @@ impl Node {
             stats: NodeStats::default(),
             pins: Pins::default(),
             dirty: DirtyPages::default(),
-            evictions: Evictions::default(),
+            evictions: Bell::default(),
             policies,
             on_reclaim,
             reads,
