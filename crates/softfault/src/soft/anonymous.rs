@@ -4,13 +4,9 @@ use super::SoftEngine;
 use crate::error::too_large;
 use crate::files::Look;
 use crate::generation::ProcessGeneration;
-use crate::many::Many;
 use crate::options::RemapOptions;
 use crate::private::{FilePart, Private};
-use crate::range::advised;
-use crate::range::clip;
-use crate::range::offsets;
-use crate::reached::AccessPath;
+use crate::range::{advised, clip, offsets};
 use crate::{Advice, FaultError, UncheckedAdvice};
 use core::ops::{Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
@@ -121,13 +117,8 @@ impl SoftMapMut {
         ranges: &[Range<usize>],
         until: Option<Instant>,
     ) -> Vec<Result<(), FaultError>> {
-        let space = &self.engine.inner.managed.space;
-        match self.engine.check() {
-            Ok(()) => {
-                Many::of_map(self.start(), self.len, ranges).wait(space, AccessPath::ByCalls, until)
-            }
-            Err(error) => vec![Err(error); ranges.len()],
-        }
+        let place = (self.start(), self.len);
+        self.engine.fault_in_many(place, ranges, until)
     }
 
     /// Gives advice about accesses to a range, by whole pages.

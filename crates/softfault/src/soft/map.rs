@@ -6,7 +6,6 @@ use crate::error::FaultError;
 use crate::file_map::FileMap;
 use crate::files::{Look, OpenedWindow};
 use crate::generation::ProcessGeneration;
-use crate::many::Many;
 use crate::range::{clip, offsets, within};
 use crate::reached::AccessPath;
 use core::mem::ManuallyDrop;
@@ -87,13 +86,8 @@ impl SoftMap {
         ranges: &[Range<usize>],
         until: Option<Instant>,
     ) -> Vec<Result<(), FaultError>> {
-        let space = &self.engine.inner.managed.space;
-        match self.engine.check() {
-            Ok(()) => {
-                Many::of_map(self.start(), self.len, ranges).wait(space, AccessPath::ByCalls, until)
-            }
-            Err(error) => vec![Err(error); ranges.len()],
-        }
+        let place = (self.start(), self.len);
+        self.engine.fault_in_many(place, ranges, until)
     }
 
     /// Starts to read a range, as far as spare memory goes, and does not wait.

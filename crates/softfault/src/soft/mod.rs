@@ -42,7 +42,10 @@ use crate::engine::Builder;
 use crate::files::Files;
 use crate::generation::ProcessGeneration;
 use crate::managed::Managed;
+use crate::many::Many;
+use crate::reached::AccessPath;
 use crate::{FaultError, Stats, error, process};
+use core::ops::Range;
 use softfault_engine::cache::NodeError;
 use softfault_engine::fault::{NeverInterrupted, Stop, Stopped, read_at, write_at};
 use softfault_engine::huge::HugePool;
@@ -52,6 +55,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Mappings of an engine and its forks.
 const MAPPINGS: u32 = 1 << 20;
@@ -176,6 +180,20 @@ impl SoftEngine {
         match ProcessGeneration::is_child() {
             true => Err(FaultError::Forked),
             false => Ok(()),
+        }
+    }
+
+    /// Brings ranges of a map of `len` bytes at `start` into memory.
+    fn fault_in_many(
+        &self,
+        (start, len): (usize, usize),
+        ranges: &[Range<usize>],
+        until: Option<Instant>,
+    ) -> Vec<Result<(), FaultError>> {
+        let space = &self.inner.managed.space;
+        match self.check() {
+            Ok(()) => Many::of_map(start, len, ranges).wait(space, AccessPath::ByCalls, until),
+            Err(error) => vec![Err(error); ranges.len()],
         }
     }
 
