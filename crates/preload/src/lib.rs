@@ -54,6 +54,7 @@ mod inside;
 mod leases;
 mod marked;
 mod mode;
+mod names;
 mod options;
 mod populate;
 mod private;

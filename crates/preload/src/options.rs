@@ -16,6 +16,7 @@
 //!
 //! A change of this file makes another stamp (`stamp.rs`): the command and the library of two stamps refuse each other.
 
+use crate::names;
 use crate::seconds::seconds;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use core::time::Duration;
@@ -107,27 +108,27 @@ fn read() -> Options {
     let path = |name: &str| said(name).and_then(|path| CString::new(path.into_vec()).ok());
     let lines = |name: &str| patterns(said(name).unwrap_or_default());
     Options {
-        min_size: bytes("SOFTFAULT_RUN_MIN_SIZE").map_or(MIN_SIZE, |bytes| bytes as u64),
-        matching: lines("SOFTFAULT_RUN_MATCH"),
-        not: lines("SOFTFAULT_RUN_NOT"),
-        anonymous: text("SOFTFAULT_RUN_ANONYMOUS").as_deref() == Some("1"),
+        min_size: bytes(names::MIN_SIZE).map_or(MIN_SIZE, |bytes| bytes as u64),
+        matching: lines(names::MATCH),
+        not: lines(names::NOT),
+        anonymous: text(names::ANONYMOUS).as_deref() == Some("1"),
         swap: var_os("SOFTFAULT_SWAP").and_then(|swap| softfault::swap_of(&swap).ok()),
-        assume_immutable: text("SOFTFAULT_RUN_ASSUME_IMMUTABLE").as_deref() == Some("1"),
-        strict: text("SOFTFAULT_RUN_STRICT").as_deref() == Some("1"),
+        assume_immutable: text(names::ASSUME_IMMUTABLE).as_deref() == Some("1"),
+        strict: text(names::STRICT).as_deref() == Some("1"),
         memory: bytes("SOFTFAULT_MEMORY"),
-        tree: path("SOFTFAULT_RUN_TREE"),
-        faults: match text("SOFTFAULT_RUN_FAULTS").as_deref() {
+        tree: path(names::TREE),
+        faults: match text(names::FAULTS).as_deref() {
             Some("messages") => Some(Mode::Messages),
             Some("signals") => Some(Mode::Signals),
             _ => None,
         },
-        stats: match text("SOFTFAULT_RUN_STATS").as_deref() {
+        stats: match text(names::STATS).as_deref() {
             Some("text") => Some(StatsForm::Text),
             Some("json") => Some(StatsForm::Json),
             _ => None,
         },
-        stats_every: text("SOFTFAULT_RUN_STATS_EVERY").and_then(|value| seconds(&value)),
-        stats_file: path("SOFTFAULT_RUN_STATS_FILE"),
+        stats_every: text(names::STATS_EVERY).and_then(|value| seconds(&value)),
+        stats_file: path(names::STATS_FILE),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The build of softfault that the command and the library are of, as far as it matters to both: the version, and a digest of
-//! `options.rs` and `seconds.rs`, in which the options are that one hands to the other. This file is compiled into each of them.
+//! `options.rs`, `names.rs` and `seconds.rs`, in which the options are that one hands to the other. This file is compiled into each of them.
 //!
 //! The command looks for the library's stamp in its file, as an ELF note, because a library that is older than the stamps has
 //! none. It puts its own into the environment, where the library looks for it.
@@ -24,7 +24,9 @@ pub const LEN: usize = VERSION.len() + OPTIONS.len() + DIGITS;
 
 /// The version, and the digest in hexadecimal digits.
 pub const BYTES: [u8; LEN] = {
-    let digest = digest(include_bytes!("options.rs")) ^ digest(include_bytes!("seconds.rs"));
+    let names = digest(include_bytes!("names.rs"));
+    let digest =
+        digest(include_bytes!("options.rs")) ^ names ^ digest(include_bytes!("seconds.rs"));
     let mut bytes = [0; LEN];
     let (version, rest) = bytes.split_at_mut(VERSION.len());
     version.copy_from_slice(VERSION);

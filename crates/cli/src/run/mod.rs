@@ -13,6 +13,8 @@ mod program;
 mod rights;
 mod signals;
 // The library's own files: both read the same values, and have to have the same stamp.
+#[path = "../../../preload/src/names.rs"]
+mod names;
 #[path = "../../../preload/src/seconds.rs"]
 mod seconds;
 #[path = "../../../preload/src/stamp.rs"]

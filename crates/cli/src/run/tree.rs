@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Where its name is.
-pub const VARIABLE: &str = "SOFTFAULT_RUN_TREE";
+pub use super::names::TREE as VARIABLE;
 
 /// A name that nobody has: of this user, this process, and a number.
 pub fn name() -> Result<PathBuf, Error> {

@@ -1,6 +1,10 @@
 //! The variables that the library in the program reads, when all options are in them: a value that cannot be used ends the
 //! command, and a name that nobody knows is told.
 
+pub use super::names::{
+    ANONYMOUS, ASSUME_IMMUTABLE, FAULTS, MATCH, MIN_SIZE, NOT, STATS, STATS_EVERY, STATS_FILE,
+    STRICT,
+};
 use super::seconds::seconds;
 use super::{patterns, stamp, tree};
 use crate::error::Error;
@@ -10,16 +14,6 @@ use std::env::{var_os, vars_os};
 use std::ffi::OsStr;
 use std::path::Path;
 
-pub const MIN_SIZE: &str = "SOFTFAULT_RUN_MIN_SIZE";
-pub const MATCH: &str = "SOFTFAULT_RUN_MATCH";
-pub const NOT: &str = "SOFTFAULT_RUN_NOT";
-pub const FAULTS: &str = "SOFTFAULT_RUN_FAULTS";
-pub const ANONYMOUS: &str = "SOFTFAULT_RUN_ANONYMOUS";
-pub const ASSUME_IMMUTABLE: &str = "SOFTFAULT_RUN_ASSUME_IMMUTABLE";
-pub const STRICT: &str = "SOFTFAULT_RUN_STRICT";
-pub const STATS: &str = "SOFTFAULT_RUN_STATS";
-pub const STATS_EVERY: &str = "SOFTFAULT_RUN_STATS_EVERY";
-pub const STATS_FILE: &str = "SOFTFAULT_RUN_STATS_FILE";
 /// Where the library is, which this command alone reads.
 pub const PRELOAD: &str = "SOFTFAULT_PRELOAD";
 
