@@ -2,7 +2,7 @@
 
 use super::draw::Draw;
 use super::world::{Which, World};
-use crate::rows::signals::{install, pause, start_toucher, timer};
+use crate::rows::signals::{install, load, pause, start_toucher, timer};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::SeqCst};
 
@@ -12,12 +12,12 @@ static WRONG: AtomicUsize = AtomicUsize::new(0);
 /// One at a time: handlers are the process's.
 pub static HANDLERS: Mutex<()> = Mutex::new(());
 
-/// Reads a word of the file.
-extern "C" fn touch(_: i32) {
+/// Reads a word of the file. Its thread may be cancelled at any of its instructions, so that there is nothing here that may panic.
+extern "C-unwind" fn touch(_: i32) {
     let touched = TOUCHED.fetch_add(1, SeqCst).wrapping_mul(0x9E37_79B9);
     let index = touched % (super::world::FILE_BYTES / 8);
     // SAFETY: within the map, which lives.
-    let found = unsafe { START.load(SeqCst).add(index).read_volatile() };
+    let found = unsafe { load(START.load(SeqCst).wrapping_add(index)) };
     if found != crate::scene::word(index, 0) {
         WRONG.fetch_add(1, SeqCst);
     }

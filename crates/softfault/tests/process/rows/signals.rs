@@ -380,6 +380,25 @@ struct Touching {
     how: i32,
 }
 
+/// Reads a word by one instruction. A thread that is cancelled at any instruction can be unwound only where its function has no
+/// cleanup, and a check in `read_volatile` can be a call that has one.
+///
+/// # Safety
+///
+/// The word may be read.
+#[inline(always)]
+pub unsafe fn load(word: *const u64) -> u64 {
+    let found;
+    // SAFETY: the caller's promise; the instruction changes nothing but its register.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        core::arch::asm!("mov {0}, [{1}]", out(reg) found, in(reg) word, options(nostack, readonly));
+        #[cfg(target_arch = "aarch64")]
+        core::arch::asm!("ldr {0}, [{1}]", out(reg) found, in(reg) word, options(nostack, readonly));
+    }
+    found
+}
+
 /// Starts a thread that touches page after page for ever; it has nothing to drop.
 fn toucher(scene: &Scene, from: usize, how: i32) -> libc::pthread_t {
     start_toucher(scene.addresses().start, scene.pages(), from, how)
@@ -398,7 +417,7 @@ pub fn start_toucher(start: usize, pages: usize, from: usize, how: i32) -> libc:
         loop {
             page = (page + 17) % touching.pages;
             // SAFETY: within the map, which lives longer.
-            unsafe { ((touching.start + page * PAGE) as *const u64).read_volatile() };
+            unsafe { load((touching.start + page * PAGE) as *const u64) };
             if touching.how == 0 && page % 1024 < 17 {
                 // A cancellation point; signal 0 does nothing.
                 // SAFETY: no arguments that matter.
