@@ -1,16 +1,5 @@
 //! Environment variables: the settings of the default engine, and defaults for all engines.
-//! "All engines" below means the engines whose builder does not set the value.
-//!
-//! | variable | value |
-//! |---|---|
-//! | `SOFTFAULT_MEMORY` | budget of the default engine: bytes, or a number followed by K, M, G or T |
-//! | `SOFTFAULT_SWAP` | swap of the default engine: a directory, optionally followed by a colon and a size |
-//! | `SOFTFAULT_FAULTS` | all engines, `signals`, `threads` or `messages`: how faults are served |
-//! | `SOFTFAULT_READS` | all engines, `direct`, `cached` or `auto`: whether files are read through the kernel's page cache |
-//! | `SOFTFAULT_BY_KERNEL` | all engines, `0` or `1`: whether the kernel may serve files by mappings of its own |
-//! | `SOFTFAULT_COHERENCE` | all engines, `kernel` or `engine`: which of them serves maps that write to their file |
-//! | `SOFTFAULT_SMALL_MAPS` | all engines: size in bytes of the largest file that the kernel maps |
-//! | `SOFTFAULT_STATS` | `1`: the counters are printed at exit; empty or `0`: they are not |
+//! `docs/environment.md` lists them, with their values.
 //!
 //! An invalid value makes the map fail, and is reported once on the standard error: many programs
 //! read a file that they cannot map, and report nothing.

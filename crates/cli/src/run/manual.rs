@@ -1,6 +1,7 @@
-//! The tables of help and the manual page: those of `docs/run.md`, so that each is written once.
+//! The tables of help and the manual page: those of `docs/run.md` and `docs/environment.md`, so that each is written once.
 
-const DOCUMENT: &str = include_str!("../../../../docs/run.md");
+const RUN: &str = include_str!("../../../../docs/run.md");
+const ENVIRONMENT: &str = include_str!("../../../../docs/environment.md");
 
 /// A section of the manual page.
 pub struct Section {
@@ -9,41 +10,43 @@ pub struct Section {
     pub rows: Vec<(String, String)>,
 }
 
-/// Titles, and the headings of the document below which their tables are.
-const SECTIONS: [(&str, &str); 5] = [
-    ("EXIT STATUS", "Exit status"),
-    ("ENVIRONMENT", "Environment"),
-    ("DECLINED MAPPINGS", "Declined mappings"),
-    ("STATISTICS", "The report of `--stats`"),
-    ("EXAMPLES", "Examples"),
-];
-
 /// Sections of the manual page.
 pub fn sections() -> Vec<Section> {
-    let section = |(title, heading)| Section {
-        title,
-        rows: rows(heading),
-    };
-    SECTIONS.into_iter().map(section).collect()
+    let sections = [
+        ("EXIT STATUS", rows(RUN, "Exit status")),
+        ("ENVIRONMENT", environment()),
+        ("DECLINED MAPPINGS", rows(RUN, "Declined mappings")),
+        ("STATISTICS", rows(RUN, "The report of `--stats`")),
+        ("EXAMPLES", rows(RUN, "Examples")),
+    ];
+    let section = |(title, rows)| Section { title, rows };
+    sections.into_iter().map(section).collect()
+}
+
+/// The variables that `softfault run` uses.
+fn environment() -> Vec<(String, String)> {
+    let mut all = rows(ENVIRONMENT, "The library and softfault run");
+    all.extend(rows(ENVIRONMENT, "softfault run alone"));
+    all
 }
 
 /// The text after the options in the help.
 pub fn after_help() -> String {
     let mut text = String::from("Exit status:\n");
-    for (code, means) in rows("Exit status") {
+    for (code, means) in rows(RUN, "Exit status") {
         text += &format!("  {code:<13}  {means}\n");
     }
     text += "\nEnvironment, which the program's children inherit:\n";
-    for (name, says) in rows("Environment") {
+    for (name, says) in environment() {
         text += &format!("  {name:<30}  {says}\n");
     }
     text + "\nThe kernel serves mappings that cannot be taken, as without softfault; --stats names each reason, and the manual page explains it."
 }
 
 /// The first and the last column of the first table below a heading.
-fn rows(heading: &str) -> Vec<(String, String)> {
+fn rows(document: &str, heading: &str) -> Vec<(String, String)> {
     let heading = format!("## {heading}");
-    let below = DOCUMENT.lines().skip_while(|line| *line != heading).skip(1);
+    let below = document.lines().skip_while(|line| *line != heading).skip(1);
     let table = below.take_while(|line| !line.starts_with("## "));
     let table = table.skip_while(|line| !line.starts_with("| "));
     let table = table.take_while(|line| line.starts_with('|'));
@@ -87,7 +90,7 @@ mod tests {
         for section in sections() {
             assert!(section.rows.len() > 3, "{}", section.title);
         }
-        let codes: Vec<_> = rows("Exit status")
+        let codes: Vec<_> = rows(RUN, "Exit status")
             .into_iter()
             .map(|(code, _)| code)
             .collect();
@@ -104,10 +107,7 @@ mod tests {
 
     #[test]
     fn every_variable_is_in_it() {
-        let named: Vec<_> = rows("Environment")
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
+        let named: Vec<_> = environment().into_iter().map(|(name, _)| name).collect();
         for name in crate::run::variables::names() {
             assert!(named.iter().any(|named| named == name), "{name}");
         }

@@ -17,6 +17,7 @@ mod shared_bytes;
 mod source;
 mod text;
 mod unsafe_code;
+mod variables;
 
 use source::Sources;
 
@@ -55,6 +56,7 @@ const RULES: &[Rule] = &[
     documents::PATHS,
     documents::COUNTS,
     documented_commands::RULE,
+    variables::RULE,
 ];
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 pub struct Sources(BTreeMap<String, String>);
 
 impl Sources {
-    /// The workspace's files. Only of Rust sources, manifests, documents and the justfile there is a text.
+    /// The workspace's files. Only of Rust and Python sources, manifests, documents, scripts and the justfile there is a text.
     pub fn of_workspace() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut files = BTreeMap::new();
@@ -28,20 +28,22 @@ impl Sources {
 
     /// All Rust files, as path and text.
     pub fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.0.iter().map(|(path, text)| (&path[..], &text[..]));
-        all.filter(|(path, _)| path.ends_with(".rs"))
+        self.all().filter(|(path, _)| path.ends_with(".rs"))
     }
 
     /// All manifests, as path and text.
     pub fn manifests(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.0.iter().map(|(path, text)| (&path[..], &text[..]));
-        all.filter(|(path, _)| path.ends_with("Cargo.toml"))
+        self.all().filter(|(path, _)| path.ends_with("Cargo.toml"))
     }
 
     /// All documents, as path and text.
     pub fn documents(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.0.iter().map(|(path, text)| (&path[..], &text[..]));
-        all.filter(|(path, _)| path.ends_with(".md"))
+        self.all().filter(|(path, _)| path.ends_with(".md"))
+    }
+
+    /// All files, as path and text.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(path, text)| (&path[..], &text[..]))
     }
 
     /// The paths of all files.
@@ -66,8 +68,11 @@ fn collect(folder: &Path, prefix: &str, files: &mut BTreeMap<String, String>) {
                 collect(&entry.path(), &format!("{path}/"), files);
             }
         } else {
-            let has_text = [".rs", ".md"].iter().any(|ending| name.ends_with(ending))
-                || ["Cargo.toml", "justfile"].contains(&&name[..]);
+            let has_text = [".rs", ".py", ".md"]
+                .iter()
+                .any(|ending| name.ends_with(ending))
+                || ["Cargo.toml", "justfile"].contains(&&name[..])
+                || prefix.starts_with(".ci/");
             let text = match has_text {
                 true => std::fs::read_to_string(entry.path()).expect("UTF-8 text"),
                 false => String::new(),
