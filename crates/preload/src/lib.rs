@@ -1,5 +1,5 @@
 //! `LD_PRELOAD` of this library gives a program's large file mappings to softfault. `softfault run` does that;
-//! `docs/run.md` describes the effect on a program.
+//! `docs/run-contract.md` describes the effect on a program.
 //!
 //! ```text
 //!   mmap(2) of the program ──► hooks/mapping.rs
