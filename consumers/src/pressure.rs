@@ -72,7 +72,7 @@ impl Column {
             Self::Kernel { read_ahead_kb } => {
                 format!("the kernel, `read_ahead_kb` {read_ahead_kb}")
             }
-            Self::ToldRandom => "the kernel, told MADV_RANDOM".into(),
+            Self::ToldRandom => "the kernel, with MADV_RANDOM".into(),
             Self::Messages => "`softfault run --faults messages`".into(),
             Self::Signals => "`softfault run --faults signals`".into(),
             Self::InMemory => "the kernel, all in memory, no limit".into(),

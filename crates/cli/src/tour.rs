@@ -69,7 +69,7 @@ const STOPS: &[Stop] = &[
     },
     Stop {
         workload: Workload::Scan,
-        say: "the whole file in order: the kernel does this well, unless it was told MADV_RANDOM",
+        say: "the whole file in order: the kernel does this well, unless it has MADV_RANDOM",
         on: "kernel,kernel-random,kernel-sequential,softfault",
         patterns: &["cold"],
         threads: 1,

@@ -45,7 +45,7 @@ impl Failure {
 
     /// A panic.
     pub(crate) fn bug() -> Self {
-        let text = "a bug in softfault: a message on the standard error says where";
+        let text = "a bug in softfault: a message on the standard error has the place";
         Self::new(libc::ENOTRECOVERABLE, text)
     }
 }

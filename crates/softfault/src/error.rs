@@ -171,7 +171,7 @@ pub(crate) fn closed(errno: i32) -> io::Error {
     let why = io::Error::from_raw_os_error(errno);
     io::Error::new(
         io::ErrorKind::Unsupported,
-        format!("userfaultfd is closed here ({why}): `softfault doctor` says how to open it"),
+        format!("userfaultfd is closed here ({why}): `softfault doctor` shows how to open it"),
     )
 }
 

@@ -45,8 +45,7 @@ pub fn table(cases: &Cases) -> String {
         text += "*..*  beyond the noise between runs: Welch's t-test, two-sided, p < 0.05\n";
     }
     if untold {
-        text +=
-            "?..?  cannot be told: it takes two runs or more on each side, ended and above zero\n";
+        text += "?..?  not known: it takes two runs or more on each side, ended and above zero\n";
     }
     text
 }

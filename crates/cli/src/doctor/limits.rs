@@ -40,7 +40,7 @@ pub const MAPPINGS: Check = Check {
     name: "max-map-count",
     costs: "few files can be mapped at a time: each is a mapping",
     run: |_| match machine::sysctl("vm.max_map_count").and_then(|text| text.parse::<u64>().ok()) {
-        None => Tried::ok("not told"),
+        None => Tried::ok("not known"),
         Some(most) => {
             let found = format!("vm.max_map_count = {most}; one for each mapped file");
             match most < DEFAULT {

@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Result files of `lab run --json`; `-` is stdin. If several files have the same engine, the files' names
-    /// tell the engines apart
+    /// distinguish its results
     #[arg(required = true)]
     results: Vec<PathBuf>,
     /// The HTML page to write

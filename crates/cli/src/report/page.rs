@@ -101,7 +101,7 @@ fn how(about: &About, groups: &[Group]) -> Markup {
             div {
                 h2 { "The machine" }
                 @if about.command.is_none() {
-                    p.about { "On which this page was written; the rows do not say where they come from." }
+                    p.about { "On which this page was written; the rows do not name their machines." }
                 }
                 dl.machine {
                     @for (name, value) in machine::machine(about.disk) { div { dt { (name) } dd { (value) } } }

@@ -36,7 +36,7 @@ pub struct RunArgs {
     /// The machine: a name from `sim presets`, or a file
     #[arg(long, value_name = "NAME|PATH")]
     pub topology: Option<String>,
-    /// The order in which CPUs are filled: spread or packed [default: as the topology says; warm-start and swap-retry packed]
+    /// The order in which CPUs are filled: spread or packed [default: that of the topology; warm-start and swap-retry packed]
     #[arg(long, value_name = "ORDER", value_parser = ["spread", "packed"])]
     pub placement: Option<String>,
     /// Policies to compare; the first is the baseline: lock=rwsem,lock=refcount; `default` is all defaults. All have fill=page

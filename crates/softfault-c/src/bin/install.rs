@@ -85,7 +85,7 @@ impl Places {
                 .to_str()
                 .filter(|text| !text.contains([' ', '\n', '\'', '"', '\\']));
             if text.is_none() {
-                return Err(format!("{name}: pkg-config cannot say such a folder"));
+                return Err(format!("{name}: pkg-config cannot express such a folder"));
             }
             *place = Some(value);
         }

@@ -124,7 +124,7 @@ fn apart(
     interrupt.check()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().last().unwrap_or("it says nothing");
+        let said = said.lines().last().unwrap_or("it printed nothing");
         let said = said.strip_prefix("error: ").unwrap_or(said);
         let (kind, told, status) = (kind.name(), told.name(), output.status);
         return Err(Error::failed(format_args!(
@@ -133,5 +133,5 @@ fn apart(
     }
     let columns: Vec<Column> = serde_json::from_slice(&output.stdout).map_err(Error::failed)?;
     let first = columns.into_iter().next();
-    first.ok_or_else(|| Error::failed("a process told nothing"))
+    first.ok_or_else(|| Error::failed("a process reported nothing"))
 }

@@ -111,7 +111,7 @@ fn told(mut values: Vec<u32>, tell: impl Fn(&str) -> String) -> String {
         [one] => tell(one) + "\n",
         [most @ .., last] => {
             let all = format!("{} and {last}", most.join(", "));
-            format!("{}, as its rows say\n", tell(&all))
+            format!("{}; each row has its own\n", tell(&all))
         }
     }
 }

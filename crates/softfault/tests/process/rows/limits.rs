@@ -104,7 +104,7 @@ pub const ROWS: &[Row] = &[
         does: "the same over soft page tables",
         kinds: &[Kind::Soft],
         verdict: Verdict::Error,
-        then: "calls say `NoMemory` when nothing more can be swapped",
+        then: "calls return `NoMemory` when nothing more can be swapped",
         play: |kind| {
             let scene = Scene::new(kind);
             limit(libc::RLIMIT_FSIZE, 1 << 20);
