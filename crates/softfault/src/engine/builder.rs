@@ -178,7 +178,7 @@ impl Builder {
         self
     }
 
-    /// Whether the kernel may serve files by mappings of its own, outside of the budget, where that is faster:
+    /// Whether the kernel may serve files by plain `mmap(2)`, outside of the budget, where that is faster:
     /// [small files](Self::small_maps), and larger files as long as the page cache has them and there
     /// is memory for that. It applies to [`Reads::Auto`] only. With faults
     /// by threads or by messages the kernel serves small files only. Default: the

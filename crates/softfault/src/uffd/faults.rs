@@ -4,10 +4,11 @@
 /// userfaultfd chooses it, and an engine with another way is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Faults {
-    /// By SIGBUS, in the touching thread. The fastest way.
+    /// By SIGBUS, in the touching thread (`UFFD_FEATURE_SIGBUS`). The fastest way.
     #[default]
     Signals,
-    /// By threads of the engine: the touching thread sleeps in the kernel meanwhile. The program's
+    /// By threads of the engine, which read userfaultfd's events; the touching thread sleeps in the kernel meanwhile. Only
+    /// faults of user mode are served (`UFFD_USER_MODE_ONLY`): a system call on a missing page fails. The program's
     /// SIGBUS handlers, signal masks and defaults do not matter, and no handler is installed.
     ///
     /// For programs that install SIGBUS handlers again and again, block SIGBUS in threads that
@@ -24,7 +25,7 @@ pub enum Faults {
     /// call `exit` at its end, because libc waits for our threads too. [`HugeMemory`](crate::HugeMemory)
     /// uses SIGBUS in this mode too.
     Threads,
-    /// As [`Threads`](Self::Threads), and faults of the kernel in system calls are served too: `write(2)` from a page
+    /// As [`Threads`](Self::Threads), without `UFFD_USER_MODE_ONLY`: faults of the kernel in system calls are served too. `write(2)` from a page
     /// that is not in memory waits for the page, as in a mapping of the kernel. Every other system call does so too.
     ///
     /// The system has to allow it: the process may open `/dev/userfaultfd`, `vm.unprivileged_userfaultfd` is 1, or the process
