@@ -40,6 +40,10 @@ mutate *arguments:
 loom *files:
     cargo run --release -p softfault-mutate --bin softfault-loom -- {{ files }}
 
+# Schedules and seconds of each model, into docs/proof-loom.md: a quarter of an hour
+loom-counts:
+    docs/count-schedules
+
 # Many schedules of each scenario of the engine: just shuttle 10_000_000
 shuttle schedules="1_000_000" *names:
     SOFTFAULT_SHUTTLE_SCHEDULES={{ schedules }} cargo test --release -p softfault-engine-shuttle -- --nocapture {{ names }}

@@ -194,6 +194,18 @@ pub const COUNTS: Rule = Rule {
                 "#[test]\nfn one() {}",
             ),
         ],
+        // Schedules of a file that are not those of its models.
+        &[
+            (
+                "docs/proof-loom.md",
+                "| `a` | x | 1 | 3 | 1,002 | 1.0 |\n| `a::one` | 3 | 1,001 | 1.00 |\n| | | **1** |",
+            ),
+            ("docs/proof.md", "1 models"),
+            (
+                "crates/engine-loom/tests/models/a.rs",
+                "#[test]\nfn one() {}",
+            ),
+        ],
         // A scenario more than the text says.
         &[
             ("docs/proof.md", "1 scenarios"),
@@ -211,7 +223,7 @@ pub const COUNTS: Rule = Rule {
         ("mutations/a-b.patch", ""),
         (
             "docs/proof-loom.md",
-            "| `a` | x | 1 |\n| `a::one` | 3 |\n| | | **1** |",
+            "| `a` | x | 1 | 3 | 1,001 | 1.0 |\n| `a::one` | 3 | 1,001 | 1.00 |\n| | | **1** |",
         ),
         ("docs/proof.md", "1 models, many schedules; 1 scenarios"),
         (
@@ -286,6 +298,7 @@ fn models(sources: &Sources) -> Vec<Broken> {
         }
         models.extend(tests.iter().map(|test| format!("{file}::{test}")));
     }
+    broken.extend(wrong_sums(DOCUMENT, document));
     let rows = rows(document)
         .map(|row| row[0])
         .filter(|row| row.contains("::"));
@@ -300,6 +313,23 @@ fn models(sources: &Sources) -> Vec<Broken> {
         &mut broken,
     );
     broken
+}
+
+/// Files of models whose number of schedules is not the sum of their models'.
+fn wrong_sums(path: &str, document: &str) -> Vec<Broken> {
+    let number = |text: &str| text.replace(',', "").parse().unwrap_or(0u64);
+    let of_file = |file: &str| {
+        let models = rows(document)
+            .filter(|row| (row[0].split_once("::")).is_some_and(|(name, _)| name == file));
+        models
+            .filter_map(|row| row.get(2).copied().map(number))
+            .sum::<u64>()
+    };
+    let files = rows(document).filter(|row| !row[0].contains("::") && row.len() > 5);
+    files
+        .filter(|row| number(row[4]) != of_file(row[0]))
+        .map(|row| format!("{path}: {} has {} schedules", row[0], of_file(row[0])))
+        .collect()
 }
 
 fn scenarios(sources: &Sources) -> Vec<Broken> {
