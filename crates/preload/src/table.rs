@@ -3,6 +3,7 @@
 use crate::leases::{FileKey, Leases, Written};
 use crate::marked;
 use crate::private::PrivateMappings;
+use crate::ranges::Ranges;
 use crate::reserved::Reservations;
 use crate::tree::Tree;
 use crate::{block_list, inside};
@@ -140,6 +141,19 @@ impl Table {
         outside.push(free..range.end);
         outside.retain(|part| !part.is_empty());
         outside
+    }
+
+    /// The first address of a range where the program has nothing, although the engine or the kernel has: in the windows, and in
+    /// private memory.
+    pub fn first_hole(&self, range: &Range<usize>) -> Option<usize> {
+        let mut holes = Ranges::default();
+        (self.windows_over(range).iter()).for_each(|window| holes.add(window));
+        self.over(range)
+            .for_each(|taken| holes.remove(&taken.addresses));
+        let shared = holes.within(range).into_iter().next();
+        let private = self.private.first_hole(range);
+        let starts = shared.into_iter().chain(private).map(|hole| hole.start);
+        starts.min()
     }
 
     /// Enters one.

@@ -92,6 +92,48 @@ static void gone(void)
     printf("file %zu\n", sum(file, size));
 }
 
+static int calls_gone(int call, unsigned char *at, size_t bytes, unsigned char *pages)
+{
+    switch (call) {
+    case 0: return msync(at, bytes, MS_ASYNC);
+    case 1: return msync(at, bytes, 77);
+    case 2: return mincore(at, bytes, pages);
+    case 3: return munlock(at + 5, bytes - 5);
+    case 4: return syscall(SYS_msync, at, bytes, MS_SYNC);
+    case 5: return syscall(SYS_mincore, at, bytes, pages);
+    case 6: return syscall(SYS_munlock, at, bytes);
+    }
+    return msync(at + 1, bytes, MS_SYNC);
+}
+
+/* Calls that say whether something is mapped: where there is nothing any more, and where there is something as far as that. */
+static void asked(void)
+{
+    static unsigned char pages[8192];
+    for (int call = 0; call < 8; call++) {
+        unsigned char *file = part(0, size);
+        printf("file %zu\n", sum(file, size));
+        munmap(file, size);
+        answer("all", calls_gone(call, file, size, pages));
+        unsigned char *one = part(0, 2 * MIB), *other = part(6 * MIB, 2 * MIB);
+        printf("%zu %zu\n", sum(one, 2 * MIB), sum(other, 2 * MIB));
+        munmap(one, 2 * MIB);
+        answer("one of two", calls_gone(call, one, 2 * MIB, pages));
+        answer("the other", calls_gone(call, other, 2 * MIB, pages));
+        munmap(other, 2 * MIB);
+        unsigned char *memory = must(mmap(NULL, 16 * MIB, BOTH, ANON, -1, 0));
+        memset(memory, 7, 16 * MIB);
+        munmap(memory + 4 * MIB, 2 * MIB);
+        memset(pages, 77, sizeof pages);
+        answer("memory", calls_gone(call, memory, 16 * MIB, pages));
+        printf("%d\n", pages[4 * MIB / 4096]);
+        answer("the hole", calls_gone(call, memory + 5 * MIB, 2 * MIB, pages));
+        answer("in front", calls_gone(call, memory, 4 * MIB, pages));
+        answer("behind", calls_gone(call, memory + 6 * MIB, 10 * MIB, pages));
+        munmap(memory, 16 * MIB);
+    }
+}
+
 /* Two parts of a file, and one call for both and all that is between. */
 static void between(void)
 {
@@ -422,5 +464,5 @@ static void polls(void)
 static struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"twice", twice}, {"gone", gone}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"sealed", sealed}, {"stored", stored}, {"masks", masks}, {"odd", odd}, {"cancelled", cancelled}, {"polls", polls}};
+} CASES[] = {{"twice", twice}, {"gone", gone}, {"asked", asked}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"sealed", sealed}, {"stored", stored}, {"masks", masks}, {"odd", odd}, {"cancelled", cancelled}, {"polls", polls}};
 #include "run_case.h"

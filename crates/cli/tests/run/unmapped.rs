@@ -71,6 +71,11 @@ fn calls_on_a_place_that_was_unmapped() {
 }
 
 #[test]
+fn nothing_is_mapped_where_it_was_unmapped() {
+    same("asked");
+}
+
+#[test]
 fn two_parts_and_all_between_are_unmapped() {
     same_by("between", |stats, how| {
         assert_eq!((stats.taken(), stats.handed_back()), (5, 0), "{how}");

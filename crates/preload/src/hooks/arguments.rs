@@ -198,8 +198,6 @@ reading! {
     fn signalfd(fd: c_int, set: *const sigset_t, flags: c_int) -> c_int => Bytes(set.cast(), size_of::<sigset_t>());
     /// process_madvise(2): its range is another process's.
     fn process_madvise(process: c_int, of: *const iovec, count: size_t, advice: c_int, flags: c_uint) -> ssize_t => Bytes(of.cast(), count * size_of::<iovec>());
-    /// mincore(2).
-    fn mincore(start: *mut c_void, bytes: size_t, to: *mut libc::c_uchar) -> c_int => Into(to.cast(), bytes.div_ceil(crate::decide::PAGE));
     /// mq_getattr(3).
     fn mq_getattr(queue: c_int, to: *mut libc::mq_attr) -> c_int => Into(to.cast(), size_of::<libc::mq_attr>());
     /// mq_setattr(3).

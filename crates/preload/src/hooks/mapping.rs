@@ -497,7 +497,7 @@ pub unsafe extern "C" fn mlock2(addr: *const c_void, bytes: size_t, flags: c_int
 }
 
 /// The pages of a range of mlock(2), which need not begin with one.
-fn whole_pages(addr: *const c_void, bytes: size_t) -> (*const c_void, size_t) {
+pub(super) fn whole_pages(addr: *const c_void, bytes: size_t) -> (*const c_void, size_t) {
     let skip = addr as usize % decide::PAGE;
     (addr.wrapping_byte_sub(skip), bytes.saturating_add(skip))
 }

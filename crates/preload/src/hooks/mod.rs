@@ -3,6 +3,7 @@
 //! | file | has | does something |
 //! |---|---|---|
 //! | `mapping`, `moving` | mmap(2) and calls that change mappings | always |
+//! | `asked` | msync(2), munlock(2) and mincore(2), which say whether something is mapped | always |
 //! | `malloc` | malloc(3) and its like | where anonymous memory is taken |
 //! | `process` | children that are made without the handlers of pthread_atfork(3) | always |
 //! | `thread_exit` | destructors at the end of threads | for values of ours |
@@ -32,6 +33,7 @@ use crate::{mode, program};
 
 mod again;
 mod arguments;
+mod asked;
 mod bounce;
 mod by_error;
 mod checked;
@@ -72,6 +74,7 @@ pub fn prepare() {
     direct::find();
     memory::find();
     arguments::find();
+    asked::find();
     uffd::find();
     programs::find_all();
     raw::find();

@@ -7,7 +7,7 @@ use super::polled::polled;
 use super::readable::is_readable;
 use super::receive::{bytes_from, bytes_into, many_messages, message_into, vectors_into};
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
-use super::{direct, limits, mapping, moving, signals};
+use super::{asked, direct, limits, mapping, moving, signals};
 use crate::{fork, inside, marked, mode};
 use libc::{c_char, c_int, c_long, c_void};
 
@@ -131,6 +131,9 @@ unsafe fn on_mappings(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c
                 let (page, flags) = (d as usize, e as c_int);
                 mapping::remap_file_pages(addr, bytes, c as c_int, page, flags).into()
             }
+            libc::SYS_msync => asked::msync(addr, bytes, c as c_int).into(),
+            libc::SYS_munlock => asked::munlock(addr, bytes).into(),
+            libc::SYS_mincore => asked::mincore(addr, bytes, c as *mut libc::c_uchar).into(),
             libc::SYS_shmat => moving::shmat(a as c_int, b as *const c_void, c as c_int) as c_long,
             _ => return None,
         }

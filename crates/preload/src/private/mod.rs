@@ -152,6 +152,12 @@ impl PrivateMappings {
         holes == range.len()
     }
 
+    /// The first part of a range where there is nothing, although its addresses are taken.
+    pub fn first_hole(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        let mut starts = self.over(range).into_iter();
+        starts.find_map(|start| self.mappings[&start].holes.within(range).into_iter().next())
+    }
+
     /// The parts of a range that are in none of their rooms.
     pub fn gaps(&self, range: &Range<usize>) -> Vec<Range<usize>> {
         let mut gaps = Ranges::of(range.clone());
