@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <linux/io_uring.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -163,6 +166,64 @@ static void messages(void)
     receive("wrong", 1, 0, 1, 0, &before);
     receive("nothing", 1, 0, 0, 0, &tenth);
     receive("nothing there", 0, 0, 2, MSG_DONTWAIT, &tenth);
+}
+
+static size_t wrong_in(const unsigned char *bytes, size_t count, int value)
+{
+    size_t wrong = 0;
+    for (size_t i = 0; i < count; i++)
+        wrong += bytes[i] != value;
+    return wrong;
+}
+
+/* Bytes of a socket, of which some or all are dropped, or stay: a buffer that is not written to is as it was. */
+static void dropped_by(int sender, int receiver, size_t count)
+{
+    static const int FLAGS[] = {MSG_TRUNC, MSG_PEEK, MSG_PEEK | MSG_TRUNC, MSG_WAITALL};
+    static char sent[4096];
+    unsigned char *buffer = memory + (used += SLOT);
+    memset(sent, 'q', sizeof sent);
+    for (int how = 0; how < 3; how++)
+        for (int i = 0; i < 4; i++) {
+            send(sender, sent, count, 0);
+            struct pollfd come = {receiver, POLLIN};
+            poll(&come, 1, -1);
+            memset(buffer, 7, 2 * PAGE);
+            madvise(buffer, SLOT, MADV_PAGEOUT);
+            struct iovec parts[] = {{buffer + 5, 20}, {buffer + PAGE, count - 20}};
+            struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+            long got = how == 0 ? recv(receiver, buffer + 5, count, FLAGS[i]) : how == 1 ? recvmsg(receiver, &message, FLAGS[i]) : syscall(SYS_recvfrom, receiver, buffer + 5, count - 10, FLAGS[i], NULL, NULL);
+            printf("%ld, %zu %zu, %x\n", got, wrong_in(buffer, PAGE, 7), wrong_in(buffer + PAGE, PAGE, 7), message.msg_flags);
+            while (recv(receiver, sent, sizeof sent, MSG_DONTWAIT) > 0)
+                ;
+        }
+}
+
+static void dropped(void)
+{
+    int listens = socket(AF_INET, SOCK_STREAM, 0), sender = socket(AF_INET, SOCK_STREAM, 0), pair[2];
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof at;
+    bind(listens, (void *)&at, bytes), listen(listens, 1), getsockname(listens, (void *)&at, &bytes);
+    connect(sender, (void *)&at, bytes);
+    int receiver = accept(listens, NULL, NULL);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    for (size_t count = 60; count <= 1020; count += 960) {
+        dropped_by(sender, receiver, count);
+        dropped_by(pair[0], pair[1], count);
+    }
+    /* More than comes at once, and more than there is room for. */
+    unsigned char *buffer = memory + (used += SLOT);
+    size_t nothing = 0;
+    memset(buffer, 7, 4 << 20);
+    madvise(buffer, 4 << 20, MADV_PAGEOUT);
+    printf("random %zd\n", getrandom(buffer + 3, (4 << 20) - 3, 0));
+    for (size_t at = 64; at < 4 << 20; at += 64)
+        nothing += wrong_in(buffer + at, 64, 7) == 0;
+    arc4random_buf(buffer, 4 << 20);
+    mprotect(buffer + (2 << 20), PAGE, PROT_READ);
+    printf("%zu, %zd\n", nothing, getrandom(buffer + (2 << 20) - 1000, 2000, 0));
+    printf("%zd %s\n", getrandom(buffer + (2 << 20), 2000, 0), strerror(errno));
 }
 
 static int ring;
@@ -392,7 +453,7 @@ static void grows(void)
 }
 
 static const struct { const char *name; void (*run)(void); } CASES[] = {
-    {"lists", lists}, {"names", names}, {"vectors", vectors}, {"messages", messages}, {"rings", rings}, {"file-size", file_size},
+    {"lists", lists}, {"names", names}, {"vectors", vectors}, {"messages", messages}, {"dropped", dropped}, {"rings", rings}, {"file-size", file_size},
     {"file-size-of-a-child", file_size_of_a_child}, {"file-size-of-a-thread", file_size_of_a_thread},
     {"grows", grows}, {"file-size-refused", file_size_refused}, {"populate", populate}, {"populate-beside", populate_beside},
 };

@@ -79,6 +79,11 @@ fn many_messages_come_in_time() {
 }
 
 #[test]
+fn what_a_socket_drops_is_not_written() {
+    same("dropped");
+}
+
+#[test]
 fn parts_of_several_servers_are_populated() {
     same("populate");
 }

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -288,6 +290,62 @@ static void childless(void)
     printf("%zu %zu %zu %zu\n", sum(mapped, 512 * PAGE), sum(opened, 512 * PAGE), sum(anew, 512 * PAGE), sum(locked, 512 * PAGE));
 }
 
+/* Arrays of poll(2) of which the end may not be written to, or is not there; also at odd addresses. */
+static void polled_before(unsigned char *end)
+{
+    int ends[2];
+    if (pipe(ends) < 0 || write(ends[1], "x", 1) != 1)
+        exit(2);
+    for (int odd = 0; odd < 3; odd++) {
+        struct timespec none = {0, 0};
+        struct pollfd one = {ends[0], POLLIN, 77}, *all = (struct pollfd *)(end - 2 * sizeof *all + 3 * odd);
+        for (int call = 0; call < 4; call++) {
+            memcpy(all, &one, sizeof one);
+            memcpy(all + 1, &one, odd ? sizeof one - 3 * odd : sizeof one);
+            madvise(end - 64 * PAGE, 64 * PAGE, MADV_PAGEOUT);
+            answer("poll", call == 0 ? poll(all, 2, 0) : call == 1 ? poll(all, 4, 0) : call == 2 ? ppoll(all, 4, &none, NULL) : syscall(SYS_ppoll, all, 4, &none, NULL, 8));
+            memcpy(&one, all, sizeof one);
+            printf("%d\n", one.revents);
+            one.revents = 77;
+        }
+    }
+}
+
+static void polled(void)
+{
+    unsigned char *memory = anon(1024 * PAGE);
+    mprotect(memory + 256 * PAGE, 16 * PAGE, PROT_READ);
+    mprotect(memory + 512 * PAGE, 16 * PAGE, PROT_NONE);
+    munmap(memory + 768 * PAGE, 16 * PAGE);
+    for (size_t at = 256; at < 1024; at += 256)
+        polled_before(memory + at * PAGE);
+    printf("%zu\n", sum(memory, 128 * PAGE));
+}
+
+static void moved(const char *what, void *to) { answer(what, to == MAP_FAILED ? -1 : 0); }
+
+/* mremap(2) of a range that is not one mapping for the kernel: it does not grow, and can be cut. */
+static void spans(void)
+{
+    for (int how = 0; how < 4; how++) {
+        for (int call = 0; call < 5; call++) {
+            unsigned char *memory = anon(1024 * PAGE), *middle = memory + 512 * PAGE;
+            answer("cut", how == 0 ? mprotect(middle, PAGE, PROT_READ) : how == 1 ? mprotect(middle, PAGE, PROT_NONE) : how == 2 ? munmap(middle, PAGE) : madvise(middle, PAGE, MADV_DONTFORK));
+            if (call == 0)
+                moved("grow", mremap(memory, 1024 * PAGE, 2048 * PAGE, MREMAP_MAYMOVE));
+            else if (call == 1)
+                moved("grow there", mremap(memory, 1024 * PAGE, 1025 * PAGE, 0));
+            else if (call == 2)
+                moved("in front", mremap(memory, 1024 * PAGE, 256 * PAGE, 0));
+            else if (call == 3)
+                moved("behind", mremap(memory, 1024 * PAGE, 768 * PAGE, MREMAP_MAYMOVE));
+            else
+                moved("the same", mremap(memory, 1024 * PAGE, 1024 * PAGE, MREMAP_MAYMOVE));
+            printf("%zu\n", sum(memory, 256 * PAGE));
+        }
+    }
+}
+
 static void handle(int number) { (void)number; }
 
 /* A signal that was handled is not blocked any more. */
@@ -304,5 +362,5 @@ static void handled(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"handled", handled}, {"reused", reused}, {"vacated", vacated}, {"childless", childless}, {"straddled", straddled}, {"small", small}, {"without-the-first", without_the_first}, {"refused", refused}};
+} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"polled", polled}, {"spans", spans}, {"handled", handled}, {"reused", reused}, {"vacated", vacated}, {"childless", childless}, {"straddled", straddled}, {"small", small}, {"without-the-first", without_the_first}, {"refused", refused}};
 #include "run_case.h"

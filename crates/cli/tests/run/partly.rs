@@ -48,6 +48,16 @@ fn a_packet_is_read_into_several_vectors() {
 }
 
 #[test]
+fn answers_of_poll_stop_where_they_may_not_be_written() {
+    same("polled", 2);
+}
+
+#[test]
+fn a_range_of_several_mappings_does_not_grow() {
+    same_by("spans", |stats, how| assert_eq!(stats.taken(), 20, "{how}"));
+}
+
+#[test]
 fn a_signal_that_was_handled_is_not_blocked() {
     same("handled", 0);
 }

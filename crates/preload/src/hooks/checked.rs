@@ -6,7 +6,7 @@ use super::direct::bytes_at_position;
 use super::next::hooks;
 use super::polled::polled;
 use super::reading::read_into;
-use super::receive::{BounceBuffer, bytes_into, items_into, length, size, text_into};
+use super::receive::{bytes_from, bytes_over, items_into, size, text_into};
 use super::signals::without;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -37,16 +37,12 @@ hooks! {
 
     /// recv(2).
     fn __recv_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int) -> ssize_t = |next| {
-        bytes_into(to, bytes, |to| next(fd, to, bytes, room, flags))
+        bytes_over(to, bytes, flags, |to| next(fd, to, bytes, room, flags))
     };
 
     /// recvfrom(2).
     fn __recvfrom_chk(fd: c_int, to: *mut c_void, bytes: size_t, room: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = |next| {
-        let (name, about) = (BounceBuffer::of(from.cast(), length(from.cast(), len), false), BounceBuffer::of(len.cast(), size(len), true));
-        let answer = bytes_into(to, bytes, |to| next(fd, to, bytes, room, flags, name.place().cast(), about.place().cast()));
-        about.end(if answer < 0 { 0 } else { size(len) });
-        name.end(if answer < 0 { 0 } else { length(from.cast(), len) });
-        answer
+        bytes_from((to, bytes), flags, (from, len), |to, from, len| next(fd, to, bytes, room, flags, from, len))
     };
 
     /// fread(3).

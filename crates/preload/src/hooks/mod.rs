@@ -10,6 +10,7 @@
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
+//! | `many` | many messages at a time | |
 //! | `bounce` | the memory for that | |
 //! | `polled` | poll(2) and its like | where faults are signals |
 //! | `position`, `stream_lock` | calls that are several here are one for other threads | |
@@ -41,6 +42,7 @@ mod direct;
 mod limits;
 mod lists;
 mod malloc;
+mod many;
 mod mapping;
 mod memory;
 mod moving;

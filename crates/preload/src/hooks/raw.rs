@@ -2,10 +2,11 @@
 //! (`again.rs`), those that fork are forks, and those that change mappings are seen as by their names.
 
 use super::again::{Reads, again};
+use super::many::many_messages;
 use super::next::hooks;
 use super::polled::polled;
 use super::readable::is_readable;
-use super::receive::{bytes_from, bytes_into, many_messages, message_into, vectors_into};
+use super::receive::{bytes_from, bytes_into, message_into, vectors_into};
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
 use super::{asked, direct, limits, mapping, moving, signals};
 use crate::{fork, inside, marked, mode};
@@ -228,16 +229,16 @@ hooks! {
                     next(number, a, vectors as c_long, count as c_long, d, e, f) as isize
                 }) as c_long
             }
-            libc::SYS_recvfrom => bytes_from((b as *mut c_void, c as usize), (e as *mut _, f as *mut _), |to, from, len| {
+            libc::SYS_recvfrom => bytes_from((b as *mut c_void, c as usize), d as c_int, (e as *mut _, f as *mut _), |to, from, len| {
                 next(number, a, to as c_long, c, d, from as c_long, len as c_long) as isize
             }) as c_long,
-            libc::SYS_recvmsg => message_into(b as *mut libc::msghdr, |message| {
+            libc::SYS_recvmsg => message_into(b as *mut libc::msghdr, c as c_int, |message| {
                 next(number, a, message as c_long, c, d, e, f) as isize
             }) as c_long,
             libc::SYS_recvmmsg if mode::is_signals() && marked::is_any() => {
                 let messages = (b as *mut libc::mmsghdr, c as libc::c_uint);
                 many_messages(messages, d as c_int, e as *mut libc::timespec, |message, flags| {
-                    message_into(message, |message| {
+                    message_into(message, flags, |message| {
                         next(libc::SYS_recvmsg, a, message as c_long, c_long::from(flags), 0, 0, 0) as isize
                     })
                 }).into()

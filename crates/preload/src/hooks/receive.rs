@@ -7,6 +7,7 @@
 
 use super::again::{Reads, again};
 pub use super::bounce::BounceBuffer;
+use super::many::many_messages;
 use super::next::hooks;
 use super::put::put;
 use super::readable::is_readable;
@@ -52,7 +53,23 @@ pub fn bytes_into(
     bytes: usize,
     call: impl FnOnce(*mut c_void) -> ssize_t,
 ) -> ssize_t {
-    let aside = BounceBuffer::of(to, bytes, false);
+    bytes_over(to, bytes, 0, call)
+}
+
+/// True if a call with these flags may answer that it has received bytes, and leave the buffer as it was: of a TCP socket it drops them.
+const fn may_write_nothing(flags: c_int) -> bool {
+    flags & libc::MSG_TRUNC != 0
+}
+
+/// The same of a socket, with flags.
+#[inline]
+pub fn bytes_over(
+    to: *mut c_void,
+    bytes: usize,
+    flags: c_int,
+    call: impl FnOnce(*mut c_void) -> ssize_t,
+) -> ssize_t {
+    let aside = BounceBuffer::of(to, bytes, may_write_nothing(flags));
     let answer = call(aside.place());
     // The answer may be more: the length of a packet that was cut off.
     let wanted = received(answer).min(bytes);
@@ -97,6 +114,20 @@ unsafe fn any_is_taken(vectors: *const iovec, count: usize) -> bool {
 pub unsafe fn vectors_into(
     vectors: *const iovec,
     count: usize,
+    call: impl FnMut(*const iovec, usize) -> ssize_t,
+) -> ssize_t {
+    // SAFETY: the caller's promise.
+    unsafe { vectors_over(vectors, count, 0, call) }
+}
+
+/// The same of a socket, with flags.
+///
+/// # Safety
+/// As of recvmsg(2).
+unsafe fn vectors_over(
+    vectors: *const iovec,
+    count: usize,
+    flags: c_int,
     mut call: impl FnMut(*const iovec, usize) -> ssize_t,
 ) -> ssize_t {
     // SAFETY: the caller's promise, here and below.
@@ -113,6 +144,16 @@ pub unsafe fn vectors_into(
         all.begin(false);
         if !all.is_aside() {
             return call(vectors, count);
+        }
+        if may_write_nothing(flags) {
+            let mut to = all.place();
+            for vector in each() {
+                if !is_readable(vector.iov_base, vector.iov_len) {
+                    return call(vectors, count);
+                }
+                to.copy_from_nonoverlapping(vector.iov_base, vector.iov_len);
+                to = to.wrapping_byte_add(vector.iov_len);
+            }
         }
         let one = iovec {
             iov_base: all.place(),
@@ -143,6 +184,7 @@ pub unsafe fn vectors_into(
 /// As of recvmsg(2).
 pub unsafe fn message_into(
     message: *mut msghdr,
+    flags: c_int,
     mut call: impl FnMut(*mut msghdr) -> ssize_t,
 ) -> ssize_t {
     // SAFETY: the caller's promise; null has no bytes.
@@ -159,7 +201,8 @@ pub unsafe fn message_into(
         let mut own = about;
         own.msg_name = name.place();
         own.msg_control = control.place();
-        let answer = vectors_into(about.msg_iov, about.msg_iovlen, |vectors, count| {
+        let (vectors, count) = (about.msg_iov, about.msg_iovlen);
+        let answer = vectors_over(vectors, count, flags, |vectors, count| {
             own.msg_iov = vectors.cast_mut();
             own.msg_iovlen = count;
             call(&mut own)
@@ -220,17 +263,17 @@ pub fn size<T>(at: *const T) -> usize {
 hooks! {
     /// recv(2).
     fn recv(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t = |next| {
-        bytes_into(to, bytes, |to| next(fd, to, bytes, flags))
+        bytes_over(to, bytes, flags, |to| next(fd, to, bytes, flags))
     };
 
     /// recvfrom(2).
     fn recvfrom(fd: c_int, to: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = |next| {
-        bytes_from((to, bytes), (from, len), |to, from, len| next(fd, to, bytes, flags, from, len))
+        bytes_from((to, bytes), flags, (from, len), |to, from, len| next(fd, to, bytes, flags, from, len))
     };
 
     /// recvmsg(2).
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t = |next| {
-        message_into(message, |message| next(fd, message, flags))
+        message_into(message, flags, |message| next(fd, message, flags))
     };
 
     /// recvmmsg(2): where memory was taken, one message after the other.
@@ -359,12 +402,13 @@ hooks! {
 /// As of recvfrom(2).
 pub unsafe fn bytes_from(
     (to, bytes): (*mut c_void, usize),
+    flags: c_int,
     (from, len): (*mut sockaddr, *mut socklen_t),
     call: impl FnOnce(*mut c_void, *mut sockaddr, *mut socklen_t) -> ssize_t,
 ) -> ssize_t {
     let name = BounceBuffer::of(from.cast(), length(from.cast(), len), false);
     let about = BounceBuffer::of(len.cast(), size(len), true);
-    let answer = bytes_into(to, bytes, |to| {
+    let answer = bytes_over(to, bytes, flags, |to| {
         call(to, name.place().cast(), about.place().cast())
     });
     if answer >= 0 {
@@ -372,92 +416,6 @@ pub unsafe fn bytes_from(
         name.end(length(from.cast(), len));
     }
     answer
-}
-
-/// A call that receives many messages, one after the other. As the kernel does, it looks at the time when a message has
-/// come, not while it waits for one. An error after the first message is not said, where the kernel keeps it for the next call.
-///
-/// # Safety
-/// As of recvmmsg(2).
-pub unsafe fn many_messages(
-    (messages, count): (*mut mmsghdr, c_uint),
-    flags: c_int,
-    time: *mut timespec,
-    mut receive: impl FnMut(*mut msghdr, c_int) -> ssize_t,
-) -> c_int {
-    let fails = |why| {
-        call::set_errno(why);
-        -1
-    };
-    if !time.is_null() && !is_readable(time.cast(), size_of::<timespec>()) {
-        return fails(libc::EFAULT);
-    }
-    // SAFETY: the caller's promise, here and below.
-    let until = match unsafe { time.as_ref() } {
-        Some(time) if time.tv_sec < 0 || !(0..SECOND).contains(&time.tv_nsec) => {
-            return fails(libc::EINVAL);
-        }
-        Some(time) => Some(now() + nanoseconds(time)),
-        None => None,
-    };
-    let waits_for_one = flags & libc::MSG_WAITFORONE != 0;
-    let mut flags = flags & !libc::MSG_WAITFORONE;
-    let mut done = 0;
-    while done < count {
-        let message = messages.wrapping_add(done as usize);
-        if !is_readable(message.cast(), size_of::<mmsghdr>()) {
-            return match done {
-                0 => fails(libc::EFAULT),
-                some => some as c_int,
-            };
-        }
-        // SAFETY: as above.
-        let message = unsafe { &mut *message };
-        let got = receive(&mut message.msg_hdr, flags);
-        if got < 0 {
-            return if done > 0 { done as c_int } else { -1 };
-        }
-        message.msg_len = got as c_uint;
-        done += 1;
-        if waits_for_one {
-            flags |= libc::MSG_DONTWAIT;
-        }
-        if let Some(until) = until {
-            let left = (until - now()).max(0);
-            // SAFETY: as above.
-            unsafe {
-                *time = timespec {
-                    tv_sec: (left / i128::from(SECOND)) as libc::time_t,
-                    tv_nsec: (left % i128::from(SECOND)) as c_long,
-                };
-            }
-            if left == 0 {
-                break;
-            }
-        }
-        if message.msg_hdr.msg_flags & libc::MSG_OOB != 0 {
-            break;
-        }
-    }
-    done as c_int
-}
-
-const SECOND: c_long = 1_000_000_000;
-
-/// A time in nanoseconds, of any number of seconds.
-fn nanoseconds(time: &timespec) -> i128 {
-    i128::from(time.tv_sec) * i128::from(SECOND) + i128::from(time.tv_nsec)
-}
-
-/// The time that the kernel looks at.
-fn now() -> i128 {
-    let mut now = core::mem::MaybeUninit::<timespec>::zeroed();
-    let at = now.as_mut_ptr();
-    // SAFETY: fills the structure; zeros are a valid one.
-    unsafe {
-        softfault::system_call!(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, at);
-        nanoseconds(now.assume_init_ref())
-    }
 }
 
 /// A call that receives a string, and answers where it is.
