@@ -254,7 +254,10 @@ pub fn again_by_error(reads: &[Reads], mut call: impl FnMut() -> c_int) -> c_int
 }
 
 /// A call on a copy of some bytes, in memory of the kernel's.
-pub fn with_copy<T: Answer>(
+///
+/// # Safety
+/// So many bytes may be read there: a touch brings in what is missing.
+pub unsafe fn with_copy<T: Answer>(
     start: *const c_void,
     bytes: usize,
     call: impl FnOnce(*const c_void) -> T,
@@ -262,49 +265,65 @@ pub fn with_copy<T: Answer>(
     if bytes <= SMALL {
         let mut small = MaybeUninit::<[u64; SMALL / 8]>::uninit();
         let copy: *mut u8 = small.as_mut_ptr().cast();
-        // SAFETY: there is room for so many; the program hands the bytes to the kernel to be read.
+        // SAFETY: there is room for so many; the caller's promise.
         unsafe { copy.copy_from_nonoverlapping(start.cast(), bytes) };
         return call(copy.cast_const().cast());
     }
     let Some(copy) = Temporary::new(bytes) else {
         return call(start);
     };
-    // SAFETY: there is room for so many; the program hands the bytes to the kernel to be read.
+    // SAFETY: there is room for so many; the caller's promise.
     unsafe { copy.start().copy_from_nonoverlapping(start, bytes) };
     call(copy.start())
 }
 
 /// The same of bytes that may have been taken: for calls that read them where no hook is.
-pub fn with_bytes_copied<T: Answer>(
+///
+/// # Safety
+/// As of [`with_copy`].
+pub unsafe fn with_bytes_copied<T: Answer>(
     start: *const c_void,
     bytes: usize,
     call: impl FnOnce(*const c_void) -> T,
 ) -> T {
     match mode::is_signals() && marked::may_be_taken(start as usize, bytes) {
-        true => with_copy(start, bytes, call),
+        // SAFETY: the caller's promise.
+        true => unsafe { with_copy(start, bytes, call) },
         false => call(start),
     }
 }
 
 /// The same of a string.
-pub fn with_text<T: Answer>(text: *const c_char, call: impl FnOnce(*const c_char) -> T) -> T {
+///
+/// # Safety
+/// It may be read up to its zero.
+pub unsafe fn with_text<T: Answer>(
+    text: *const c_char,
+    call: impl FnOnce(*const c_char) -> T,
+) -> T {
     match mode::is_signals() {
-        true => with_text_copied(text, call),
+        // SAFETY: the caller's promise.
+        true => unsafe { with_text_copied(text, call) },
         false => call(text),
     }
 }
 
 /// The same however faults are served: for a call that has a lock of the C library's meanwhile which a fork waits for.
-pub fn with_text_copied<T: Answer>(
+///
+/// # Safety
+/// As of [`with_text`].
+pub unsafe fn with_text_copied<T: Answer>(
     text: *const c_char,
     call: impl FnOnce(*const c_char) -> T,
 ) -> T {
     if !marked::may_be_taken(text as usize, 1) {
         return call(text);
     }
-    // SAFETY: the program hands it to the C library to be read.
-    let bytes = unsafe { core::ffi::CStr::from_ptr(text) }.count_bytes() + 1;
-    with_copy(text.cast(), bytes, |copy| call(copy.cast()))
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bytes = core::ffi::CStr::from_ptr(text).count_bytes() + 1;
+        with_copy(text.cast(), bytes, |copy| call(copy.cast()))
+    }
 }
 
 /// Hooks that are in front of a call which reads memory: the memory follows its type.

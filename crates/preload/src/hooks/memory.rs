@@ -162,8 +162,11 @@ unsafe fn bytes_of(about: &msghdr) -> usize {
 }
 
 /// Sends some vectors as far as that does not wait.
-pub fn send_at_once(to: Destination, vectors: *const iovec, count: usize) -> ssize_t {
-    // SAFETY: a message of zeros is valid, and has neither a name nor control data.
+///
+/// # Safety
+/// So many vectors may be read; what is not there of their buffers is the kernel's to say.
+pub unsafe fn send_at_once(to: Destination, vectors: *const iovec, count: usize) -> ssize_t {
+    // SAFETY: a message of zeros is valid, and has neither a name nor control data; the caller's promise.
     unsafe {
         let mut message = core::mem::zeroed::<msghdr>();
         message.msg_iov = vectors.cast_mut();
@@ -180,7 +183,10 @@ fn behind(at: off_t, done: usize) -> off_t {
 
 /// Items that are written from copies, where they may have been taken; how many are whole. `locks`: the stream, to which no other
 /// thread writes in between.
-fn in_copies(
+///
+/// # Safety
+/// As of fwrite(3).
+unsafe fn in_copies(
     from: *const c_void,
     (size, count): (usize, usize),
     locks: Option<*mut FILE>,
@@ -196,7 +202,8 @@ fn in_copies(
     while done < bytes {
         let some = COPIED.min(bytes - done);
         let start = from.wrapping_byte_add(done);
-        let written = with_copy(start, some, |copy| write_bytes(copy, some) as ssize_t);
+        // SAFETY: the caller's promise.
+        let written = unsafe { with_copy(start, some, |copy| write_bytes(copy, some) as ssize_t) };
         done += written as usize;
         if (written as usize) < some {
             break;

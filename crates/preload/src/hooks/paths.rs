@@ -250,13 +250,17 @@ mod copied {
     }
 
     /// As [`with_text`], of a path that may be null.
-    fn with_text_or_none(
+    ///
+    /// # Safety
+    /// Any other may be read up to its zero.
+    unsafe fn with_text_or_none(
         path: *const c_char,
         call: impl FnOnce(*const c_char) -> *mut FILE,
     ) -> *mut FILE {
         match path.is_null() {
             true => call(path),
-            false => with_text(path, call),
+            // SAFETY: the caller's promise.
+            false => unsafe { with_text(path, call) },
         }
     }
 }

@@ -31,10 +31,12 @@ unsafe fn sent(
     (to, most): (*mut c_uchar, c_int),
     call: impl FnOnce(*const c_uchar, *mut c_uchar) -> c_int,
 ) -> c_int {
-    with_bytes_copied(message.cast(), bytes.max(0) as usize, |message| {
-        // SAFETY: the caller's promise.
-        unsafe { answered(to, most, |to| call(message.cast(), to)) }
-    })
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_bytes_copied(message.cast(), bytes.max(0) as usize, |message| {
+            answered(to, most, |to| call(message.cast(), to))
+        })
+    }
 }
 
 /// Where the C library has the settings of a thread, which it looks at in that thread.

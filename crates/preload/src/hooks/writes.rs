@@ -285,7 +285,8 @@ fn finish(
         was_at_once = at_once;
         wanted = rest.bytes();
         let mut act = |vectors: *const iovec, count: usize| match at_once {
-            true => super::memory::send_at_once(to, vectors, count),
+            // SAFETY: vectors that were read before.
+            true => unsafe { super::memory::send_at_once(to, vectors, count) },
             false => call(done, vectors, count),
         };
         let is_whole = || match own {
