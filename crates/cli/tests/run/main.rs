@@ -18,6 +18,7 @@ mod edges;
 mod elsewhere;
 mod exit_codes;
 mod filter;
+mod filtered;
 mod library;
 mod lives;
 mod malloc;

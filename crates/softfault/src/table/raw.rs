@@ -132,12 +132,12 @@ pub(super) fn wait(word: &core::sync::atomic::AtomicU32, expected: u32, limited:
     unsafe { call(libc::SYS_futex, &args) };
 }
 
-/// Wakes the thread that sleeps on the word.
-pub(super) fn wake(word: &core::sync::atomic::AtomicU32) {
+/// Wakes the thread that sleeps on the word. The error is an errno: of a filter (seccomp).
+pub(super) fn wake(word: &core::sync::atomic::AtomicU32) -> Result<(), i32> {
     let how = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let args = [word.as_ptr() as usize, how as usize, 1, 0, 0, 0];
     // SAFETY: the address is a key only.
-    unsafe { call(libc::SYS_futex, &args) };
+    answered(unsafe { call(libc::SYS_futex, &args) }).map(drop)
 }
 
 /// All signals are blocked while this lives, those of libc's own too.

@@ -6,7 +6,9 @@
 //!   state      changed by, after writing                           sleeping
 //!   IDLE       the server (the answer); zero at first              the server
 //!     │ the caller, which has `taken`: number and arguments
-//!   REQUESTED                                                      the caller
+//!   REQUESTED ──► IDLE again, by the caller: the kernel has refused to wake the server (seccomp)
+//!     │ the server                                                 the caller
+//!   SERVING
 //!     │ the server: the answer
 //!   IDLE
 //! ```
@@ -28,12 +30,13 @@ const STACK: usize = 4 * PAGE_SIZE;
 
 const IDLE: u32 = 0;
 const REQUESTED: u32 = 1;
+const SERVING: u32 = 2;
 
 /// One server. Zeros are one that there is not.
 struct Server {
     /// Held by the caller that may ask the server.
     taken: Mutex<()>,
-    /// [`IDLE`] or [`REQUESTED`].
+    /// [`IDLE`], [`REQUESTED`] or [`SERVING`].
     state: AtomicU32,
     /// Protected by `state`.
     request: UnsafeCell<ServerCall>,
@@ -199,7 +202,7 @@ impl DescriptorTable {
         if let Err(errno) = apart {
             REFUSED.store(errno, Ordering::Relaxed);
             // SAFETY: the thread ends and answers no more.
-            unsafe { server.request(libc::SYS_exit, &[0; 6]) };
+            let _ = unsafe { server.request(libc::SYS_exit, &[0; 6]) };
             return Err(errno);
         }
         server.set_name();
@@ -317,10 +320,14 @@ impl Server {
             return Err(libc::ESRCH);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.request(number, args) };
-        // Acquire pairs with the Release in `serve`.
-        while self.state.load(Ordering::Acquire) == REQUESTED {
-            raw::wait(&self.state, REQUESTED, true);
+        unsafe { self.request(number, args) }?;
+        loop {
+            // Acquire pairs with the Release in `serve`.
+            let state = self.state.load(Ordering::Acquire);
+            if state == IDLE {
+                break;
+            }
+            raw::wait(&self.state, state, true);
             if self.id.load(Ordering::Acquire) == 0 {
                 return Err(libc::ESRCH);
             }
@@ -329,9 +336,11 @@ impl Server {
         raw::answered(unsafe { (*self.request.get()).answer })
     }
 
+    /// An error where the server sleeps, and cannot be woken.
+    ///
     /// # Safety
     /// As of [`DescriptorTable::run`]; `taken` is held.
-    unsafe fn request(&self, number: c_long, args: &[usize; 6]) {
+    unsafe fn request(&self, number: c_long, args: &[usize; 6]) -> Result<(), i32> {
         let request = ServerCall {
             number,
             args: *args,
@@ -341,7 +350,15 @@ impl Server {
         unsafe { *self.request.get() = request };
         // Release pairs with the Acquire in `serve`.
         self.state.store(REQUESTED, Ordering::Release);
-        raw::wake(&self.state);
+        let Err(refused) = raw::wake(&self.state) else {
+            return Ok(());
+        };
+        // Relaxed: nobody has looked at the request.
+        let relaxed = Ordering::Relaxed;
+        match (self.state).compare_exchange(REQUESTED, IDLE, relaxed, relaxed) {
+            Ok(_) => Err(refused),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Its name, as `ps` shows it.
@@ -360,12 +377,14 @@ extern "C" fn serve(server: usize) -> ! {
     let server = unsafe { &*(server as *const Server) };
     loop {
         // Acquire pairs with the Release in `request`.
-        if server.state.load(Ordering::Acquire) != REQUESTED {
+        let (got, not) = (Ordering::Acquire, Ordering::Relaxed);
+        let is_taken = (server.state).compare_exchange(REQUESTED, SERVING, got, not);
+        if is_taken.is_err() {
             raw::wait(&server.state, IDLE, false);
             continue;
         }
         let request = server.request.get();
-        // SAFETY: requested: the caller waits and does not look. It vouches
+        // SAFETY: serving: the caller waits and does not look. It vouches
         // for the call's arguments.
         unsafe {
             let args = &(*request).args;
@@ -377,7 +396,8 @@ extern "C" fn serve(server: usize) -> ! {
         }
         // Release pairs with the Acquire in `run`.
         server.state.store(IDLE, Ordering::Release);
-        raw::wake(&server.state);
+        // Where that is refused the caller looks by itself.
+        let _ = raw::wake(&server.state);
     }
 }
 
