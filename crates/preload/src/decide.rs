@@ -3,6 +3,7 @@
 use crate::assurance::{self, Assurance};
 use crate::count::Decline;
 use crate::leases::FileKey;
+use crate::marked::ADDRESSES;
 use crate::{inside, mode, options, program};
 use core::mem::MaybeUninit;
 use libc::c_int;
@@ -159,7 +160,9 @@ fn check_flags(call: &Call, other: c_int) -> Result<(), Decline> {
 /// Whole pages of anonymous memory that is to be taken, or why not. `Ok(None)`: the kernel has an error for it.
 pub fn decide_anonymous(call: &Call) -> Result<Option<usize>, Decline> {
     let bytes = call.bytes.checked_next_multiple_of(PAGE);
-    let Some(bytes) = bytes.filter(|&bytes| isize::try_from(bytes).is_ok()) else {
+    let bytes = bytes.filter(|&bytes| bytes < ADDRESSES);
+    // The kernel looks at the offset of nothing, too.
+    let (Some(bytes), true) = (bytes, call.offset % PAGE as i64 == 0) else {
         return Ok(None);
     };
     match call.flags & libc::MAP_TYPE {

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 const UNIT: usize = 2 << 20;
 const WORD: usize = UNIT * 64;
 /// Addresses of user mode, without five-level page tables: mmap(2) gives no others unless it is asked for them.
-const ADDRESSES: usize = 1 << 47;
+pub const ADDRESSES: usize = 1 << 47;
 const WORDS: usize = ADDRESSES / WORD;
 
 /// The bits, in memory from the system that costs nothing where none is set. Null before the first is.

@@ -226,6 +226,18 @@ static void dropped(void)
     printf("%zd %s\n", getrandom(buffer + (2 << 20), 2000, 0), strerror(errno));
 }
 
+/* Anonymous memory that the kernel does not give. */
+static void nothing_given(void)
+{
+    static const size_t SIZES[] = {4 << 20, 4 << 20, (size_t)1 << 47, (size_t)1 << 50, (size_t)-PAGE, -1};
+    memset(memory, 7, 4 << 20);
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | (i == 1 ? MAP_FIXED : 0);
+        void *mapped = mmap(memory, SIZES[i], BOTH, flags, -1, i < 2 ? 3 : 0);
+        printf("%s, %zu wrong\n", mapped == MAP_FAILED ? strerror(errno) : "given", wrong_in(memory, 4 << 20, 7));
+    }
+}
+
 static int ring;
 static struct io_uring_params about;
 static unsigned char *submitted, *completed;
@@ -453,7 +465,7 @@ static void grows(void)
 }
 
 static const struct { const char *name; void (*run)(void); } CASES[] = {
-    {"lists", lists}, {"names", names}, {"vectors", vectors}, {"messages", messages}, {"dropped", dropped}, {"rings", rings}, {"file-size", file_size},
+    {"lists", lists}, {"names", names}, {"vectors", vectors}, {"messages", messages}, {"dropped", dropped}, {"nothing-given", nothing_given}, {"rings", rings}, {"file-size", file_size},
     {"file-size-of-a-child", file_size_of_a_child}, {"file-size-of-a-thread", file_size_of_a_thread},
     {"grows", grows}, {"file-size-refused", file_size_refused}, {"populate", populate}, {"populate-beside", populate_beside},
 };

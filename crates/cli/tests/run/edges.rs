@@ -84,6 +84,11 @@ fn what_a_socket_drops_is_not_written() {
 }
 
 #[test]
+fn memory_that_the_kernel_does_not_give_is_not_taken() {
+    same("nothing-given");
+}
+
+#[test]
 fn parts_of_several_servers_are_populated() {
     same("populate");
 }
