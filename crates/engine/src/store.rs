@@ -189,7 +189,8 @@ pub trait WriteBack: Send + Sync {
     /// Writes pages, and returns when the store has them: reads of the store find
     /// the written bytes, but a crash may still lose them ([`sync`](Self::sync)). They are sorted by
     /// offset. The store never becomes longer. `end` is its length, as far as is known: bytes behind it are not written. If
-    /// others have made it longer, bytes other than 0 behind `end` in its page were stored since, and are written.
+    /// others have made it longer, bytes other than 0 behind `end` in its page were stored since, and are written. If others
+    /// have made it shorter, pages of which it has nothing any more are [`Short`](StoreError::Short): they go nowhere.
     ///
     /// # Safety
     /// The pages are readable. If a thread writes to one meanwhile, the store may have any mixture
@@ -202,8 +203,18 @@ pub trait WriteBack: Send + Sync {
     /// True if a page can be written for certain, even if other data fills the device.
     fn is_reserved(&self, offset: u64) -> bool;
 
-    /// Sees to that.
+    /// Sees to that. [`Short`](StoreError::Short) if others have made the store so short that it has no such page.
     fn reserve(&self, offset: u64) -> Result<(), StoreError>;
+}
+
+impl StoreError {
+    /// The error of a page that was to be written: if the store has become shorter, it lies behind the end.
+    pub(crate) fn of_write(self) -> FaultError {
+        match self {
+            Self::Short => FaultError::BeyondEnd,
+            error => error.into(),
+        }
+    }
 }
 
 impl From<StoreError> for FaultError {

@@ -384,7 +384,7 @@ impl Wait {
                 let writes = cache.writes.as_ref().expect("it is written to");
                 match writes.to().reserve(cache.offset(addr)) {
                     Ok(()) => ready_unless(interrupt),
-                    Err(error) => Waited::Failed(error.into()),
+                    Err(error) => Waited::Failed(error.of_write()),
                 }
             }
             Reason::Length(addr) => match self.cache().follow_length(addr) {

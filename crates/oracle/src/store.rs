@@ -360,9 +360,13 @@ impl WriteBack for TestStore {
                     write.result = Err(StoreError::Io(errno));
                     return;
                 }
-                let end = end.min(file.len);
+                let known = end;
+                let end = known.min(file.len);
                 let count = end.saturating_sub(write.offset).min(page_size) as usize;
                 if count == 0 {
+                    if write.offset < known {
+                        write.result = Err(StoreError::Short);
+                    }
                     return;
                 }
                 let mut bytes = Box::new([0; PAGE_SIZE]);

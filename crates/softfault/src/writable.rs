@@ -100,7 +100,10 @@ impl WritableFile {
     ) -> Result<(), FaultError> {
         match self.was_inherited() {
             true => populate_by_kernel(&addresses, true),
-            false => self.file.populate(managed, addresses, true),
+            false => {
+                self.file.is_all_there(&addresses)?;
+                self.file.populate(managed, addresses, true)
+            }
         }
     }
 
@@ -113,6 +116,9 @@ impl WritableFile {
     ) -> Result<Option<FilePin>, FaultError> {
         if self.was_inherited() {
             return populate_by_kernel(&addresses, write).map(|()| None);
+        }
+        if write {
+            self.file.is_all_there(&addresses)?;
         }
         let pin = self.file.pin(managed, addresses.clone())?;
         if write {

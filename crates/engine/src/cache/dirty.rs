@@ -129,10 +129,11 @@ impl PageCache {
         if core::mem::replace(seen, count) == count {
             return None;
         }
-        Some(match (failed >> 32) as u32 {
-            SHORT => FaultError::Short,
-            errno => FaultError::Io(errno as i32),
-        })
+        let error = match (failed >> 32) as u32 {
+            SHORT => StoreError::Short,
+            errno => StoreError::Io(errno as i32),
+        };
+        Some(error.of_write())
     }
 
     /// Makes pages dirty that are not. The caller holds the folio lock, and lets nobody write to them

@@ -123,6 +123,13 @@ impl PageCache {
         }
     }
 
+    /// The store has just become so short, by the caller, who holds the length and is about to [`truncate`](Self::truncate): no
+    /// page behind its end is missed there.
+    pub fn lower_end(&self, end: u64) {
+        // Release, as in `truncate`. It changes under the length's lock only.
+        self.end.store(end.min(self.end()), Ordering::Release);
+    }
+
     /// The backing now ends at byte `end`: nothing past it is shown any more.
     /// A longer backing shows more only up to the window's size. Of one that is about to become longer this says the old end
     /// first: bytes that were stored behind that, in its page, do not become the file's.

@@ -40,6 +40,8 @@ const GAP: usize = 512 * PAGE_SIZE;
 
 /// The result of a page that was not there to be copied. No store has written anything by then.
 const GONE: StoreError = StoreError::Short;
+/// The result of a page that lies behind the store's end.
+const CUT_OFF: StoreError = StoreError::Short;
 
 /// The list of pages to write: too large for the handler's stack.
 pub(super) struct WriteSheet {
@@ -334,20 +336,27 @@ impl Node {
         for place in which {
             let (folio, sent) = (self.folios.get(sheet.all[place]), sheet.sent[place]);
             let (mut done, mut failed) = (0, 0);
+            // Pinned, it may be written to all the time.
+            let unpinned = |addr| match folio.is_pinned() {
+                true => 0,
+                false => folio.bit_of(addr),
+            };
             for (addr, page) in addresses(folio, sent).zip(results.by_ref()) {
                 match page.result {
                     Ok(()) => {
                         self.stats.written_back.add(1);
-                        // Pinned, it may be written to all the time.
-                        done |= if folio.is_pinned() {
-                            0
-                        } else {
-                            folio.bit_of(addr)
-                        };
+                        done |= unpinned(addr);
                     }
                     // The program has thrown it away.
                     Err(_) if locks == Locks::Kept && self.mmu.is_missing(addr) => {
                         done |= folio.bit_of(addr);
+                    }
+                    // It goes nowhere, now and later. That others have cut it off is told; this process knows of its own cuts.
+                    Err(CUT_OFF) => {
+                        if cache.offset(addr) < cache.end() {
+                            self.refused(writes, CUT_OFF);
+                        }
+                        done |= unpinned(addr);
                     }
                     Err(error) => {
                         self.refused(writes, error);

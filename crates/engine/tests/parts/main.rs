@@ -61,4 +61,5 @@ mod vma_tree;
 mod window;
 mod writable;
 mod writable_crash;
+mod writable_cut;
 mod writable_oracle;

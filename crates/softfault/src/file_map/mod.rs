@@ -13,13 +13,14 @@ mod populate;
 
 pub(crate) use pin::{FilePin, populate_by_kernel};
 
+use crate::error::{EngineFaultError, FaultError};
 use crate::files::{Files, Hold, OpenedWindow, Served};
 use crate::managed::Managed;
 use crate::reached::AccessPath;
 use core::ops::Range;
 use softfault_engine::cache::{PageCache, Residency};
-use softfault_engine::fault;
 use softfault_engine::store::NO_COOKIE;
+use softfault_engine::{PAGE_SIZE, fault};
 use std::io;
 use std::sync::Arc;
 
@@ -118,6 +119,21 @@ impl FileMap {
     ) -> io::Result<()> {
         let _masked = self.reached.masked();
         self.cache.empty(addresses, take)
+    }
+
+    /// An error if the file, which may be written to, ends before one of these pages, as it is now: others may have cut off pages that are
+    /// in memory.
+    pub(crate) fn is_all_there(&self, addresses: &Range<usize>) -> Result<(), FaultError> {
+        if addresses.is_empty() {
+            return Ok(());
+        }
+        let last = (addresses.end - 1) / PAGE_SIZE * PAGE_SIZE - self.cache.addresses().start;
+        let _masked = self.reached.masked();
+        match self.cache.store().len() {
+            Ok(bytes) if bytes <= last as u64 => Err(FaultError::BeyondEnd),
+            Ok(_) => Ok(()),
+            Err(error) => Err(EngineFaultError::from(error).into()),
+        }
     }
 
     /// Forgets the pages of some addresses. Pages that the kernel serves are as the file is, anyway.

@@ -275,7 +275,11 @@ impl Files {
         let set = {
             // A write that has looked at the length before would make the file longer again.
             let _stopped: Vec<_> = written.iter().map(|(_, writes)| writes.stop()).collect();
-            file.set_len(bytes)
+            // Before a write finds it shorter, and takes that for a cut by others.
+            file.set_len(bytes).inspect(|()| {
+                let caches = written.iter().map(|(cache, _)| cache);
+                caches.for_each(|cache| cache.lower_end(bytes));
+            })
         };
         let identity = Look::at(file.as_fd())?.identity;
         for entry in self.table().of_file(&identity) {
@@ -406,6 +410,12 @@ impl Files {
         let now = {
             let _length = cache.hold_length();
             file.identity().inspect(|now| {
+                // Others have cut it: stores behind its end go nowhere, and the maps that made them are told so by a flush.
+                let _cut_off = (now.size < cache.end()).then(|| {
+                    let window = cache.addresses();
+                    write_back(cache, window.start + now.size as usize..window.end);
+                    cache.empty_from(now.size)
+                });
                 if cache.end() != now.size {
                     cache.truncate(now.size);
                 }

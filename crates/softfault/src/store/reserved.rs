@@ -83,12 +83,8 @@ impl Reserved {
             return Ok(());
         }
         if offset >= end {
-            // Another process has cut the file: bytes stored there go nowhere, and need no blocks.
-            if self.short.load(Relaxed) / CHUNK == offset / CHUNK {
-                self.short.store(0, Relaxed);
-            }
-            self.set(offset / CHUNK, true);
-            return Ok(());
+            // Another process has cut the file: bytes stored there would go nowhere.
+            return Err(StoreError::Short);
         }
         let start = offset / CHUNK * CHUNK;
         let follows = last.end == start && !last.is_empty();
@@ -231,11 +227,9 @@ mod tests {
         assert!(reserved.has(2 * CHUNK + 2 * PAGE) && !reserved.has(3 * CHUNK));
         reserved.cut(0, 1 << 20);
         assert!((0..1 << 20).step_by(4096).all(|page| !reserved.has(page)));
-        assert_eq!(
-            ask(&reserved, 7 * PAGE, 3 * PAGE),
-            None,
-            "others have cut it"
-        );
+        let cut_by_others = reserved.ask(7 * PAGE, 3 * PAGE, |_| unreachable!("no part of it"));
+        assert_eq!(cut_by_others, Err(StoreError::Short));
+        assert!(!reserved.has(7 * PAGE));
     }
 
     /// A step for each chunk of it would take hours.

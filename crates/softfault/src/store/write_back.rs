@@ -338,8 +338,14 @@ impl WriteBack for FileWrites {
                 return pages.iter_mut().for_each(|page| page.result = failed);
             }
         };
+        // Another process may have cut pages off that the engine has: what is not written is told.
+        for page in pages.iter_mut() {
+            page.result = match page.offset {
+                cut_off if cut_off >= size && cut_off < end => Err(StoreError::Short),
+                _ => Ok(()),
+            };
+        }
         let end = size.min(end);
-        pages.iter_mut().for_each(|page| page.result = Ok(()));
         let is_whole = |page: &PageWrite| page.offset + PAGE_SIZE as u64 <= end;
         let (whole, rest) = pages.split_at_mut(pages.partition_point(is_whole));
         match &self.direct {

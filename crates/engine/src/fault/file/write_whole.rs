@@ -23,8 +23,9 @@ const ATTEMPTS: usize = 8;
 /// The bytes can be read. The caller keeps the window mapped, and has no lock.
 pub unsafe fn write_whole(cache: &Arc<PageCache>, addr: usize, bytes: *const [u8]) -> usize {
     debug_assert!(addr.is_multiple_of(PAGE_SIZE));
-    // The file's last page, which is partly behind the end, is left to faults.
-    let end = cache.addresses().start + cache.end() as usize / PAGE_SIZE * PAGE_SIZE;
+    // The file's last page, which is partly behind the end, is left to faults; so are pages that others have cut off: a fault says so.
+    let known = cache.store.len().map_or(0, |now| now.min(cache.end()));
+    let end = cache.addresses().start + known as usize / PAGE_SIZE * PAGE_SIZE;
     let end = end.min(addr + bytes.len() / PAGE_SIZE * PAGE_SIZE);
     let mut at = addr;
     while at < end {
