@@ -12,7 +12,7 @@ use super::super::errno;
 use super::super::refusals::Refusals;
 use super::deadline::timespec;
 use super::idle;
-use super::queue::{BATCH, Done, FileHandle, RingEntry, pause};
+use super::queue::{BATCH, Done, FileHandle, RingEntry, Taken, pause};
 
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;
@@ -115,7 +115,7 @@ impl Aio {
         through: FileHandle<'_>,
         count: usize,
         entry: impl Fn(usize) -> RingEntry,
-    ) -> usize {
+    ) -> Taken {
         let mut sheet = self.submitting.lock();
         for i in 0..count {
             let RingEntry {
@@ -139,10 +139,10 @@ impl Aio {
         for (i, pointer) in sheet.list[..count].iter_mut().enumerate() {
             *pointer = first.wrapping_add(i);
         }
-        let (mut taken, mut refusals) = (0, Refusals::default());
-        while taken < count {
-            let list = sheet.list[taken..].as_mut_ptr();
-            let (context, left) = (self.context, count - taken);
+        let (mut taken, mut refusals) = (Taken::from(0), Refusals::default());
+        while taken.count < count {
+            let list = sheet.list[taken.count..].as_mut_ptr();
+            let (context, left) = (self.context, count - taken.count);
             // SAFETY: the list's pointers are of entries just written, whose buffers are the
             // reads' until their completion.
             let answer = unsafe {
@@ -159,10 +159,13 @@ impl Aio {
             };
             match answer {
                 Ok(0) => break,
-                Ok(more) => taken += more,
+                Ok(more) => taken.count += more,
                 Err(libc::EINTR) if refusals.again(libc::EINTR).is_ok() => {}
                 // Fewer, then: nothing of the rest was started.
-                Err(_) => break,
+                Err(refusal) => {
+                    taken.refusal = refusal;
+                    break;
+                }
             }
         }
         taken

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::queue::{BATCH, Done, RingEntry};
+use super::queue::{BATCH, Done, RingEntry, Taken};
 
 #[derive(Debug, Default)]
 pub(super) struct HeldQueue {
@@ -20,6 +20,10 @@ struct HeldState {
     answers: VecDeque<Done>,
     /// Submissions take no more than this, together.
     room: Option<usize>,
+    /// The next submissions are refused with these.
+    refusals: VecDeque<i32>,
+    /// Submissions wait until this is over.
+    is_busy: bool,
     /// Threads in `collect`: one at most.
     collecting: usize,
 }
@@ -34,12 +38,17 @@ impl HeldQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> RingEntry) -> usize {
-        let mut state = self.state();
+    pub(super) fn submit(&self, count: usize, entry: impl Fn(usize) -> RingEntry) -> Taken {
+        let mut state = (self.answered)
+            .wait_while(self.state(), |state| state.is_busy)
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(refusal) = state.refusals.pop_front() {
+            return Taken { count: 0, refusal };
+        }
         let taken = count.min(state.room.unwrap_or(count));
         state.room = state.room.map(|room| room - taken);
         state.entries.extend((0..taken).map(entry));
-        taken
+        taken.into()
     }
 
     pub(super) fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
@@ -67,6 +76,17 @@ impl HeldQueue {
     /// From now on no more than so many are taken.
     pub(super) fn limit(&self, room: usize) {
         self.state().room = Some(room);
+    }
+
+    /// Refuses the next submission.
+    pub(super) fn refuse(&self, errno: i32) {
+        self.state().refusals.push_back(errno);
+    }
+
+    /// Lets submissions wait, or go on.
+    pub(super) fn be_busy(&self, is_busy: bool) {
+        self.state().is_busy = is_busy;
+        self.answered.notify_all();
     }
 
     /// Takes the oldest read that is not answered.

@@ -42,6 +42,20 @@ impl FileHandle<'_> {
     }
 }
 
+/// How many reads of a submission the kernel has taken, from the front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) count: usize,
+    /// The errno with which it refused the next one; 0: there is none, or a ring of io_uring says it by an answer.
+    pub(super) refusal: i32,
+}
+
+impl From<usize> for Taken {
+    fn from(count: usize) -> Self {
+        Self { count, refusal: 0 }
+    }
+}
+
 /// A read as the kernel gets it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RingEntry {
@@ -93,8 +107,7 @@ impl Queue {
         })
     }
 
-    /// Hands reads over in one system call where the kernel lets it be one,
-    /// and returns how many, from the front, it took. Takes the queue's lock.
+    /// Hands reads over in one system call where the kernel lets it be one. Takes the queue's lock.
     /// At most as many reads as the ring has entries are in flight: the caller
     /// has a slot for each.
     pub(super) fn submit(
@@ -102,9 +115,9 @@ impl Queue {
         through: FileHandle<'_>,
         count: usize,
         entry: impl Fn(usize) -> RingEntry,
-    ) -> usize {
+    ) -> Taken {
         match self {
-            Self::Uring(uring) => uring.submit(through, count, entry),
+            Self::Uring(uring) => uring.submit(through, count, entry).into(),
             Self::Aio(aio) => aio.submit(through, count, entry),
             #[cfg(test)]
             Self::Held(held) => held.submit(count, entry),
@@ -200,7 +213,7 @@ mod tests {
                     bytes: page.len(),
                 };
                 let through = FileHandle::Number(file.as_raw_fd(), 0);
-                if queue.submit(through, 1, |_| entry) == 0 {
+                if queue.submit(through, 1, |_| entry).count == 0 {
                     continue;
                 }
                 let mut done = [Done::NONE; BATCH];

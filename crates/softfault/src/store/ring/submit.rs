@@ -70,10 +70,11 @@ impl Ring {
         };
         let submission = self.table.lock().submits(slots);
         let through = FileHandle::Number(number.fd(), first.how.flags());
-        let started = self.queue.submit(through, slots.len(), entry);
+        let taken = self.queue.submit(through, slots.len(), entry);
+        let started = taken.count;
         // SAFETY: as above.
         let is_still = unsafe { source.is_still(number) };
-        if started == 0 && is_still && !source.is_none() {
+        if taken.refusal == libc::EOPNOTSUPP && is_still && !source.is_none() {
             // SAFETY: as above.
             unsafe { source.must_wait() };
         }
@@ -103,7 +104,7 @@ impl Ring {
             // SAFETY: a store outlives its reads.
             false => unsafe { first.source.guarded() }.map(|file| FileHandle::Table(file, flags)),
         };
-        through.map_or(0, |through| self.queue.submit(through, count, entry))
+        through.map_or(0, |through| self.queue.submit(through, count, entry).count)
     }
 
     /// Submits the rest of a read, of which `done` bytes have arrived. False: it

@@ -346,6 +346,27 @@ fn start_cached<const N: usize>(
 
 const NOT_THERE: i64 = -(libc::EAGAIN as i64);
 
+/// A queue that is full, or a call that is denied, says nothing of the file.
+#[test]
+fn only_a_file_that_cannot_do_without_waiting_is_read_with_it() {
+    let (ring, file) = (ring(), file_of(b"nowait"));
+    let waits = || {
+        // SAFETY: the file lives.
+        unsafe { Source::of(&file).waits() }
+    };
+    let mut page = vec![0u8; PAGE_SIZE];
+    for errno in (1..4096).filter(|&errno| errno != libc::EOPNOTSUPP) {
+        held(&ring).refuse(errno);
+        start_cached(&ring, &file, &mut page, [u64::from(errno.unsigned_abs())]);
+        ring.table.lock().give_back(0);
+        assert!(!waits(), "errno {errno}");
+    }
+    held(&ring).refuse(libc::EOPNOTSUPP);
+    start_cached(&ring, &file, &mut page, [1]);
+    assert!(waits());
+    ring.table.lock().give_back(0);
+}
+
 #[test]
 fn missing_pages_are_read_by_the_thread_that_needs_them() {
     let (ring, inbox, file) = (ring(), Inbox::default(), file_of(b"parked"));

@@ -49,7 +49,10 @@ impl WriteQueue {
                 bytes: len,
             }
         };
-        let started = self.0.submit(FileHandle::Table(file, 0), count, entry);
+        let started = self
+            .0
+            .submit(FileHandle::Table(file, 0), count, entry)
+            .count;
         let mut left = started;
         let mut done = [Done::NONE; BATCH];
         while left > 0 {
