@@ -4,7 +4,7 @@
 //! # The threads
 //!
 //! ```text
-//! submit   table lock: a slot for each read ── queue lock: one system call
+//! submit   table lock: a slot for each read ── queue lock: one system call ── table lock: the kernel has them
 //! reap     table lock: my read's slot ── nobody leads? ─► lead
 //!                                     └─ somebody does ─► sleep on the slot's word
 //! lead     (no lock) wait in the kernel for completions
@@ -43,6 +43,8 @@
 //!
 //! - Locks: `ReadTable` and a queue's own, never together, neither held while
 //!   `Complete` runs. `Complete` must not call `reap`.
+//! - A slot is there before the kernel has its read, and the kernel may refuse it. Until that is known a waiter sleeps on the
+//!   slot's word and does not lead: in the kernel it would wait for an answer that may never come.
 //! - [`Reap::NotInFlight`](softfault_engine::store::Reap) may also mean *not
 //!   yet*: the read's owner has marked the folio but not yet submitted. The
 //!   caller then sleeps on the folio's own word, so an owner changes that word

@@ -1,6 +1,7 @@
 //! Reaping: lead, or sleep until one's read was delivered. The protocol is in
 //! the module header.
 
+use std::num::NonZero;
 use std::sync::atomic::Ordering::Relaxed;
 
 use softfault_engine::lock::MutexGuard;
@@ -202,6 +203,13 @@ impl Ring {
         }
         complete.complete(request.cookie, result);
         self.give_back(slot);
+    }
+
+    /// The kernel has these reads, and waiters may lead.
+    pub(super) fn were_handed_over(&self, submission: NonZero<u32>, slots: &[u16]) {
+        let mut table = self.table.lock();
+        table.were_handed_over(submission, slots);
+        self.leave(table);
     }
 
     /// Frees a slot and wakes all waiters for its read.

@@ -28,7 +28,7 @@ impl Ring {
         let first = request(0);
         let mut slots = [0u16; AT_ONCE];
         let mut taken = 0;
-        {
+        let submission = {
             let mut table = self.table.lock();
             for slot in slots.iter_mut().take(count) {
                 let Some(free) = table.take(request(taken)) else {
@@ -37,7 +37,8 @@ impl Ring {
                 *slot = free;
                 taken += 1;
             }
-        }
+            table.will_be_handed_over(&slots[..taken])
+        };
         if taken == 0 {
             return 0;
         }
@@ -47,6 +48,7 @@ impl Ring {
         if started < taken {
             started += self.submit_in_table(&first, taken - started, |i| entry(started + i));
         }
+        self.were_handed_over(submission, &slots[..started]);
         for &slot in &slots[started..] {
             self.give_back(slot);
         }

@@ -70,6 +70,8 @@ struct ReadSlot {
     refused: u8,
     /// The submission, if it is not known yet that it reads from the right file.
     unproven: Option<NonZero<u32>>,
+    /// The kernel may not have it yet, and may never get it: the submission that is to hand it over.
+    handed_over_by: Option<NonZero<u32>>,
     /// The kernel has no more of it; about to be given back, or parked again.
     over: bool,
     /// When it was parked, in milliseconds.
@@ -115,6 +117,7 @@ impl ReadTable {
             done: 0,
             refused: 0,
             unproven: None,
+            handed_over_by: None,
             over: false,
             parked_ms: 0,
             round: 0,
@@ -141,6 +144,7 @@ impl ReadTable {
             done: 0,
             refused: 0,
             unproven: None,
+            handed_over_by: None,
             over: false,
             parked_ms: 0,
             round,
@@ -212,15 +216,44 @@ impl ReadTable {
         }
     }
 
+    fn next_submission(&mut self) -> NonZero<u32> {
+        let next = self.submission.checked_add(1);
+        self.submission = next.unwrap_or(NonZero::<u32>::MIN);
+        self.submission
+    }
+
+    /// These slots are about to be handed to the kernel: no thread waits there for their reads until they
+    /// [are](Self::were_handed_over).
+    pub(super) fn will_be_handed_over(&mut self, slots: &[u16]) -> NonZero<u32> {
+        let submission = self.next_submission();
+        for &slot in slots {
+            self.slots[usize::from(slot)].handed_over_by = Some(submission);
+        }
+        submission
+    }
+
+    /// The kernel has the reads of these slots of a submission. Their waiters may lead.
+    pub(super) fn were_handed_over(&mut self, submission: NonZero<u32>, slots: &[u16]) {
+        for &slot in slots {
+            // It may be over, and the slot another's.
+            let entry = &mut self.slots[usize::from(slot)];
+            if entry.handed_over_by == Some(submission) {
+                entry.handed_over_by = None;
+                if entry.waiters > 0 && !self.is_not_the_kernels(slot) {
+                    self.waited.set(usize::from(slot));
+                }
+            }
+        }
+    }
+
     /// Begins a submission of these slots: answers are not believed until it is
     /// [`proven`](Self::proven).
     pub(super) fn submits(&mut self, slots: &[u16]) -> NonZero<u32> {
-        let next = self.submission.checked_add(1);
-        self.submission = next.unwrap_or(NonZero::<u32>::MIN);
+        let submission = self.next_submission();
         for &slot in slots {
-            self.slots[usize::from(slot)].unproven = Some(self.submission);
+            self.slots[usize::from(slot)].unproven = Some(submission);
         }
-        self.submission
+        submission
     }
 
     /// All that this submission reads was of the file.
@@ -271,10 +304,11 @@ impl ReadTable {
         Some((at as u16, self.slots[at].parked_ms))
     }
 
-    /// True if somebody is to finish or deliver the read in a slot, or does.
+    /// True if somebody is to hand over, finish or deliver the read in a slot, or does.
     pub(super) fn is_not_the_kernels(&self, slot: u16) -> bool {
         let at = usize::from(slot);
-        self.slots[at].over || self.parked.is_set(at)
+        let entry = &self.slots[at];
+        entry.over || entry.handed_over_by.is_some() || self.parked.is_set(at)
     }
 
     /// Frees a slot. True if somebody waits for its read.

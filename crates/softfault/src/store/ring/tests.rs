@@ -242,6 +242,37 @@ fn refused_entries_are_given_back_and_their_waiters_woken() {
     assert!(inbox.cookies().is_empty());
 }
 
+/// The kernel may refuse it, and then no answer would end a wait there.
+#[test]
+fn nobody_waits_in_the_kernel_for_a_read_that_it_has_not_got_yet() {
+    let (ring, inbox) = (ring(), Inbox::default());
+    held(&ring).be_busy(true);
+    // It takes the first one.
+    held(&ring).limit(1);
+    thread::scope(|scope| {
+        let submitter = scope.spawn(|| ring.submit(2, |i| request(i as u64)));
+        let _goes_on = softfault_oracle::Finally(|| held(&ring).be_busy(false));
+        until(|| ring.table.lock().find(1).is_some());
+        let sleeper = |cookie| {
+            let (ring, inbox) = (&ring, &inbox);
+            let thread = scope.spawn(move || ring.reap(cookie, inbox, FOREVER_NS));
+            until(|| waiters(ring, cookie) == 1 || held(ring).is_led());
+            assert!(!held(ring).is_led());
+            thread
+        };
+        let (taken, refused) = (sleeper(0), sleeper(1));
+        held(&ring).be_busy(false);
+        delivered(refused);
+        assert_eq!(submitter.join().expect("no panic"), 1);
+        // The waiter of the other is called to lead.
+        until(|| held(&ring).is_led());
+        let entry = held(&ring).next().expect("submitted");
+        held(&ring).answer(entry, PAGE);
+        delivered(taken);
+    });
+    assert_eq!(inbox.cookies(), [0]);
+}
+
 #[test]
 fn a_read_is_in_flight_until_it_was_delivered() {
     /// Looks at the ring from within a delivery.
