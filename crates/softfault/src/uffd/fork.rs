@@ -10,23 +10,28 @@ use core::ops::Range;
 use libc::{c_int, c_void};
 use softfault_engine::mmu::{MmuError, Reservation};
 use std::collections::BTreeSet;
-use std::sync::{MutexGuard, RwLockReadGuard};
+use std::sync::MutexGuard;
 
 /// The lists of all windows, and of those that may only be read, locked.
 pub struct WindowLists<'a> {
     windows: MutexGuard<'a, WindowEnds>,
     restricted: MutexGuard<'a, BTreeSet<usize>>,
     /// Parts of windows that are not the windows' any more.
-    pub given: RwLockReadGuard<'a, GivenParts>,
+    pub given: GivenParts,
+    /// They stay as they are.
+    _still: MutexGuard<'a, ()>,
 }
 
 impl UffdMmu {
     /// Keeps the lists of windows still while the process forks.
     pub fn fork_prepare(&self) -> WindowLists<'_> {
+        let (windows, restricted) = (self.windows(), self.restricted());
+        let still = self.given.keep_still();
         WindowLists {
-            windows: self.windows(),
-            restricted: self.restricted(),
-            given: self.given.parts(),
+            windows,
+            restricted,
+            given: self.given.parts().clone(),
+            _still: still,
         }
     }
 

@@ -15,12 +15,12 @@
 use super::abi;
 use super::mmu::{UffdMmu, advise_window, mprotect, system};
 use crate::errno::errno;
-use core::ops::Range;
+use core::ops::{Deref, DerefMut, Range};
 use libc::c_void;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{MmuError, Reservation};
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Whose a part is by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,23 +102,62 @@ impl GivenParts {
     }
 }
 
-/// The parts that have been given away. Held for reading while windows are zapped, for writing while a part is given.
+/// The parts that have been given away.
 #[derive(Debug, Default)]
-pub(super) struct Given(RwLock<GivenParts>);
+pub(super) struct Given {
+    /// Held for reading while windows are zapped, for writing while a part is given.
+    parts: RwLock<GivenParts>,
+    /// Held before `parts` while a part is given, and by a fork to its end. A fork does not hold `parts`: a thread that gives a part would
+    /// wait for it, and all zaps for that thread, with locks that a handler of the fork may need for a fault.
+    still: Mutex<()>,
+}
+
+/// The parts, while they change.
+pub(super) struct ChangingParts<'a> {
+    parts: RwLockWriteGuard<'a, GivenParts>,
+    _still: MutexGuard<'a, ()>,
+}
 
 impl Given {
     pub(super) fn parts(&self) -> RwLockReadGuard<'_, GivenParts> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.parts.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn parts_mut(&self) -> RwLockWriteGuard<'_, GivenParts> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn parts_mut(&self) -> ChangingParts<'_> {
+        let _still = self.keep_still();
+        let parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+        ChangingParts { parts, _still }
+    }
+
+    /// No part is given, nor is a process forked, while the result lives.
+    pub(super) fn keep_still(&self) -> MutexGuard<'_, ()> {
+        self.still.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if no part is given, nor a process forked.
+    #[cfg(test)]
+    pub(super) fn may_change(&self) -> bool {
+        self.still.try_lock().is_ok()
     }
 
     /// True if no window is being zapped, and no part is given.
     #[cfg(test)]
     pub(super) fn may_give(&self) -> bool {
-        self.0.try_write().is_ok()
+        self.parts.try_write().is_ok()
+    }
+}
+
+impl Deref for ChangingParts<'_> {
+    type Target = GivenParts;
+
+    fn deref(&self) -> &GivenParts {
+        &self.parts
+    }
+}
+
+impl DerefMut for ChangingParts<'_> {
+    fn deref_mut(&mut self) -> &mut GivenParts {
+        &mut self.parts
     }
 }
 
@@ -220,7 +259,8 @@ impl UffdMmu {
     /// have.
     pub fn can_cut(&self, part: &Range<usize>) -> Result<(), MmuError> {
         // A child of fork takes its look at windows meanwhile, and must not find this one inherited.
-        let given = self.given.parts_mut();
+        let _still = self.given.keep_still();
+        let given = self.given.parts();
         let can_cut = |part: &Range<usize>| {
             let advise = |advice| {
                 let start = part.start as *mut c_void;

@@ -83,3 +83,25 @@ fn a_child_adopts_inherited_memory() {
         assert_eq!(faults.take(), (0, 1), "page {at}");
     }
 }
+
+/// Threads that give parts away wait for the end of the fork. Zaps do not, nor for them.
+#[test]
+fn a_fork_keeps_given_parts_as_they_are_and_no_zap_waiting() {
+    let mmu = real();
+    let window = reserve(&mmu, 16);
+    let part = page(&window, 4)..page(&window, 8);
+    let forks = mmu.fork_prepare();
+    assert!(mmu.given.may_give() && !mmu.given.may_change());
+    std::thread::scope(|scope| {
+        let (mmu, window, part) = (&mmu, &window, &part);
+        let gives = scope.spawn(move || {
+            // SAFETY: nobody serves a fault there.
+            unsafe { mmu.give(window, part) }
+        });
+        mmu.zap(from_ref(&window.range()));
+        assert!(forks.given.served(&window.range()).len() == 1 && !gives.is_finished());
+        drop(forks);
+        gives.join().unwrap().unwrap();
+    });
+    assert_eq!(mmu.fork_prepare().given.served(&window.range()).len(), 2);
+}
