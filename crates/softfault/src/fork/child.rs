@@ -108,7 +108,7 @@ fn go_on(engines: &[Arc<dyn AcrossFork>], space: &LockedSpace, memory: &[&Arc<Le
                 attributes.backing = Backing::from(anon.clone());
                 // The space has no memory for one VMA more.
                 if process.space().mmap(range.clone(), attributes).is_err() {
-                    close_window(&range);
+                    process.mmu().close_part(&range);
                 }
             }
         })
@@ -130,8 +130,8 @@ fn adopt(
     let engine = engines.iter().find(|engine| pays(engine, memory))?;
     let node = &engine.managed()?.node;
     let parents = memory.get();
-    let window = parents.addresses();
-    let window = process.mmu().adopt(window, &space.windows).ok()?;
+    let range = parents.addresses();
+    let window = process.mmu().adopt(range.clone(), &space.windows).ok()?;
     let origin = parents.origin().inspect(|origin| origin.store.after_fork());
     let origin = origin.map(|origin| Origin {
         store: origin.store.clone(),
@@ -139,7 +139,10 @@ fn adopt(
     });
     let on_truncate = parents.on_truncate();
     let adopted = Anonymous::adopt(node.clone(), parents, window, origin, on_truncate);
-    adopted.ok()
+    // If it was not, its window is gone from the lists, and its place as it was: `lose` closes that.
+    let adopted = adopted.ok()?;
+    process.mmu().was_adopted(&range, &space.windows);
+    Some(adopted)
 }
 
 /// Nobody sees zeros where there was something.

@@ -82,6 +82,9 @@ impl UffdMmu {
     /// inherited: it shows the parent's pages, and missing pages are
     /// missing. Nothing is protected, and writes go to copies. No thread has touched
     /// it yet: the kernel would have filled it with zeros.
+    ///
+    /// Until it [is the child's](Self::was_adopted) it counts as given away: if the window is given back before, what is there stays, for
+    /// the caller to close.
     pub fn adopt(
         &self,
         range: Range<usize>,
@@ -91,12 +94,25 @@ impl UffdMmu {
         let &(_, protection) = known.ok_or(MmuError::Gone)?;
         let served = parents.given.served(&range);
         let window = self.register(range.clone(), &served, protection)?;
-        (self.given.parts_mut()).take_over(&parents.given, &range);
+        self.given.parts_mut().give_all(&range);
         if parents.restricted.contains(&range.start) {
             self.restricted().insert(range.start);
         }
         served.iter().for_each(|part| self.lend(part, false));
         Ok(window)
+    }
+
+    /// A window that was adopted has its memory: of it, only what the parent has given away is not the window's.
+    pub fn was_adopted(&self, range: &Range<usize>, parents: &WindowLists<'_>) {
+        let mut given = self.given.parts_mut();
+        given.forget_window(range);
+        given.take_over(&parents.given, range);
+    }
+
+    /// As [`close_window`], of a part of a window that was adopted. It is no part of the window any more.
+    pub fn close_part(&self, part: &Range<usize>) {
+        let lost = self.given.parts_mut().lose(part);
+        lost.iter().for_each(close_window);
     }
 }
 

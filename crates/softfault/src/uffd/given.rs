@@ -90,6 +90,20 @@ impl GivenParts {
         self.over(window).next().is_some()
     }
 
+    /// A whole window is not, for a while.
+    pub(super) fn give_all(&mut self, window: &Range<usize>) {
+        self.enter(window, GivenTo::Program);
+    }
+
+    /// A part is nobody's, as far as it was the window's.
+    pub(super) fn lose(&mut self, part: &Range<usize>) -> Vec<Range<usize>> {
+        let lost = self.served(part);
+        for part in &lost {
+            self.enter(part, GivenTo::Nobody);
+        }
+        lost
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -50,6 +50,7 @@ fn a_child_adopts_inherited_memory() {
         let Ok(own) = mmu.adopt(window.range(), &windows) else {
             return 1;
         };
+        mmu.was_adopted(&window.range(), &windows);
         token.store(own.token as usize, Ordering::Relaxed);
         check!(read(&own, 0) == of(1) && read(&own, 1) == of(2) && read(&own, 2) == 0);
         check!(faults.take() == (0, 0));
@@ -82,6 +83,41 @@ fn a_child_adopts_inherited_memory() {
         write(&window, at, 5);
         assert_eq!(faults.take(), (0, 1), "page {at}");
     }
+}
+
+/// Something else is put there: as a spare window it would be one that nobody serves.
+#[test]
+fn a_window_that_a_child_has_lost_is_no_spare() {
+    let mmu = real();
+    let window = reserve(&mmu, 16);
+    copy(&mmu, &window, 3, 1, Access::Writable).unwrap();
+    // SAFETY: advice about a mapping.
+    unsafe { libc::madvise(window.addr as *mut _, window.bytes, libc::MADV_DOFORK) };
+    let windows = mmu.fork_prepare();
+    let in_child = |adopted: bool, lost: fn(&UffdMmu, &Reservation)| {
+        mmu.fork_child(&windows, |start| start == window.addr, |_| {});
+        let Ok(mmu) = UffdMmu::new(crate::Faults::Signals) else {
+            return 1;
+        };
+        let Ok(own) = mmu.adopt(window.range(), &windows) else {
+            return 1;
+        };
+        if adopted {
+            mmu.was_adopted(&window.range(), &windows);
+        }
+        lost(&mmu, &own);
+        mmu.release(own);
+        // Nothing comes to be there before the place is closed.
+        check!(adopted || read(&window, 3) == of(1));
+        let other = reserve(&mmu, 16);
+        check!(other.addr != window.addr || adopted);
+        // It is served.
+        check!(copy(&mmu, &other, 3, 2, Access::Writable) == Ok(()));
+        check!(read(&other, 3) == of(2));
+        0
+    };
+    forked(|| in_child(false, |_, _| ()));
+    forked(|| in_child(true, |mmu, own| mmu.close_part(&own.range())));
 }
 
 /// Threads that give parts away wait for the end of the fork. Zaps do not, nor for them.
