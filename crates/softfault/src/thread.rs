@@ -72,7 +72,7 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
             }
         }
         // Refused, it is the default: more.
-        libc::pthread_attr_setstacksize(attributes, stack + least_stack(attributes));
+        libc::pthread_attr_setstacksize(attributes, stack + least_stack(&*attributes));
         let failed =
             libc::pthread_create(thread.as_mut_ptr(), attributes, main::<Work>, start.cast());
         libc::pthread_attr_destroy(attributes);
@@ -103,8 +103,8 @@ extern "C" fn main<Work: FnOnce()>(start: *mut c_void) -> *mut c_void {
 }
 
 /// The bytes that the C library takes of each stack. glibc puts the program's thread-local variables there, and has
-/// a function with the number, which is looked up; musl adds it itself. The attributes are initialised.
-fn least_stack(attributes: *const libc::pthread_attr_t) -> usize {
+/// a function with the number, which is looked up; musl adds it itself.
+fn least_stack(attributes: &libc::pthread_attr_t) -> usize {
     type MinStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
     let found = look_up_least_stack();
     if found == 0 {
@@ -112,7 +112,7 @@ fn least_stack(attributes: *const libc::pthread_attr_t) -> usize {
     }
     // SAFETY: the function of that name has this type; the standard library calls it, too.
     let min_stack = unsafe { core::mem::transmute::<usize, MinStack>(found) };
-    // SAFETY: the attributes are initialised, as the caller says.
+    // SAFETY: attributes of a thread, which the function only reads.
     unsafe { min_stack(attributes) }
 }
 

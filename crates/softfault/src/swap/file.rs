@@ -190,7 +190,15 @@ impl SwapFile {
     }
 
     /// A read ahead as the ring gets it; `None` if it takes more than one.
-    fn packed_request(&self, packed: &Packed, bounces: &Bounces, ahead: &Read) -> Option<Request> {
+    ///
+    /// # Safety
+    /// Its buffer is the read's until its completion.
+    unsafe fn packed_request(
+        &self,
+        packed: &Packed,
+        bounces: &Bounces,
+        ahead: &Read,
+    ) -> Option<Request> {
         let plan = packed.plan(slots(ahead.offset, ahead.bytes))?;
         if plan.pages() * PAGE_SIZE != ahead.bytes {
             return None;
@@ -198,7 +206,8 @@ impl SwapFile {
         let (buffer, then) = match plan.is_plain() {
             true => (ahead.buffer, None),
             false => {
-                let bounce = bounces.ahead(plan, ahead.buffer)?;
+                // SAFETY: as many bytes as the plan has pages, and the read's, as the caller says.
+                let bounce = unsafe { bounces.ahead(plan, ahead.buffer) }?;
                 (bounces.buffer_of(bounce), Some(bounces.then(bounce)))
             }
         };
@@ -298,7 +307,8 @@ impl SwapFile {
         };
         // One at a time: a stack that has room for many requests is not here.
         for (count, ahead) in reads.iter().enumerate() {
-            let Some(request) = self.packed_request(packed, bounces, ahead) else {
+            // SAFETY: the caller's promise.
+            let Some(request) = (unsafe { self.packed_request(packed, bounces, ahead) }) else {
                 return count;
             };
             if ring.submit(1, |_| request) == 0 {

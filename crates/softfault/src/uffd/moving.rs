@@ -28,7 +28,8 @@ impl UffdMmu {
         let mut done = 0;
         while done < from.len() {
             let rest = from.start + done..from.end;
-            let (moved, errno) = self.move_run(rest, window, to + done);
+            // SAFETY: of windows of ours; the caller of the verb has the pages of both places to itself.
+            let (moved, errno) = unsafe { self.move_run(rest, window, to + done) };
             done += moved;
             let left = from.len() - done;
             let unmoved = |error| Unmoved { error, moved: done };
@@ -73,7 +74,10 @@ impl UffdMmu {
     }
 
     /// Moves pages from the front: returns bytes, and the errno that stopped it.
-    fn move_run(
+    ///
+    /// # Safety
+    /// Both places lie in windows of ours, `to` in this one. Nobody uses, maps or zaps pages of either meanwhile.
+    unsafe fn move_run(
         &self,
         from: Range<usize>,
         window: &Reservation,
@@ -85,7 +89,7 @@ impl UffdMmu {
         let fd = self.of(window);
         let mut moved = 0;
         let errno = loop {
-            // SAFETY: the caller of the verb has both windows to itself.
+            // SAFETY: the caller's promise.
             let progress = unsafe {
                 let places = (to + moved, from.start + moved);
                 self.move_some(fd, places, from.len() - moved, Holes::Moved)

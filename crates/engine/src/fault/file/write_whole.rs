@@ -32,8 +32,12 @@ pub unsafe fn write_whole(cache: &Arc<PageCache>, addr: usize, bytes: *const [u8
         let block = at & !(BLOCK_BYTES - 1);
         let most = at..end.min(block + BLOCK_BYTES);
         let part = at..cache.absent_around(at, most).end;
+        if part.is_empty() {
+            break;
+        }
         let from = bytes.cast::<u8>().wrapping_add(at - addr);
-        if part.is_empty() || !write_with_room(cache, &part, from) {
+        // SAFETY: from the part's bytes on, which can be read, as the caller says.
+        if !unsafe { write_with_room(cache, &part, from) } {
             break;
         }
         at = part.end;
@@ -41,10 +45,14 @@ pub unsafe fn write_whole(cache: &Arc<PageCache>, addr: usize, bytes: *const [u8
     at - addr
 }
 
-/// Writes pages of one block, none of which was cached a moment ago, from bytes that can be read. False if that cannot be done at once.
-fn write_with_room(cache: &PageCache, part: &Range<usize>, from: *const u8) -> bool {
+/// Writes pages of one block, none of which was cached a moment ago. False if that cannot be done at once.
+///
+/// # Safety
+/// As many bytes as the part has can be read from `from` on. The part lies in the window, which stays mapped.
+unsafe fn write_with_room(cache: &PageCache, part: &Range<usize>, from: *const u8) -> bool {
     for _ in 0..ATTEMPTS {
-        match write_part(cache, part, from) {
+        // SAFETY: the caller vouches for it.
+        match unsafe { write_part(cache, part, from) } {
             Ok(()) => return true,
             Err(Some(need)) => cache.node.make_room(need),
             Err(None) => return false,
@@ -54,7 +62,14 @@ fn write_with_room(cache: &PageCache, part: &Range<usize>, from: *const u8) -> b
 }
 
 /// The same, if there is room; otherwise the need that there is no room for, if that is the reason.
-fn write_part(cache: &PageCache, part: &Range<usize>, from: *const u8) -> Result<(), Option<Need>> {
+///
+/// # Safety
+/// As for [`write_with_room`].
+unsafe fn write_part(
+    cache: &PageCache,
+    part: &Range<usize>,
+    from: *const u8,
+) -> Result<(), Option<Need>> {
     let node = &cache.node;
     let writes = cache.writes.as_ref().ok_or(None)?;
     for page in part.clone().step_by(PAGE_SIZE) {
@@ -87,7 +102,7 @@ fn write_part(cache: &PageCache, part: &Range<usize>, from: *const u8) -> Result
     // They are protected: where some cannot be mapped, nobody has written to the others meanwhile.
     let to = (cache.window.reservation(), part.start);
     let of = slice_from_raw_parts(from, part.len());
-    // SAFETY: the bytes can be read, says the caller of `write_whole`; the part lies in the window.
+    // SAFETY: the bytes can be read, and the part lies in the window, as the caller says.
     if unsafe { node.mmu.copy_absent(to, of) }.is_err() {
         node.mmu.zap(core::slice::from_ref(part));
         cache.leave(part.start, pages);

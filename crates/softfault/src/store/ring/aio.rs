@@ -171,7 +171,11 @@ impl Aio {
         taken
     }
 
-    pub(super) fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
+    /// Collects answers, waiting up to `wait_ns` for the first; how many there were.
+    ///
+    /// # Safety
+    /// No other thread collects meanwhile.
+    pub(super) unsafe fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
         let mut events = [IoEvent::default(); BATCH];
         let mut time = timespec(wait_ns);
         // SAFETY: the events are written for at most their number.
@@ -200,7 +204,8 @@ impl Aio {
             // Denied to us meanwhile (a filter): completed reads are in the queue all the same. In a child,
             // whose queue it is not, the kernel says EINVAL.
             Err(libc::EPERM | libc::ENOSYS | libc::EACCES) if self.owner == Owner::here() => {
-                let arrived = self.peek(done);
+                // SAFETY: the caller's promise.
+                let arrived = unsafe { self.peek(done) };
                 if arrived == 0 {
                     pause(wait_ns);
                 }
@@ -215,7 +220,10 @@ impl Aio {
 
     /// Takes answers out of the queue itself, as `io_getevents` does: the kernel shows it to the
     /// process, and lets it move the head.
-    fn peek(&self, done: &mut [Done; BATCH]) -> usize {
+    ///
+    /// # Safety
+    /// No other thread collects meanwhile. The queue is this process's.
+    unsafe fn peek(&self, done: &mut [Done; BATCH]) -> usize {
         let header = self.context as *const Header;
         // SAFETY: the queue's own memory, mapped as long as the queue is.
         let header = unsafe { &*header };

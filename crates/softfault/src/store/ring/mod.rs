@@ -291,7 +291,8 @@ impl Ring {
                 break;
             }
             drop(table);
-            let arrived = self.queue.collect(&mut done, queue::PAUSE_NS);
+            // SAFETY: no other thread has the ring any more.
+            let arrived = unsafe { self.queue.collect(&mut done, queue::PAUSE_NS) };
             table = self.table.lock();
             for done in &done[..arrived] {
                 table.give_back(done.slot);

@@ -125,11 +125,16 @@ impl Queue {
     }
 
     /// Collects answers, waiting up to `wait_ns` for the first; how many there
-    /// were. Only the ring's leader may call this.
-    pub(super) fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
+    /// were.
+    ///
+    /// # Safety
+    /// No other thread collects meanwhile: the caller leads the ring, or has it to itself.
+    pub(super) unsafe fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
         match self {
-            Self::Uring(uring) => uring.collect(done, wait_ns),
-            Self::Aio(aio) => aio.collect(done, wait_ns),
+            // SAFETY: the caller's promise.
+            Self::Uring(uring) => unsafe { uring.collect(done, wait_ns) },
+            // SAFETY: as above.
+            Self::Aio(aio) => unsafe { aio.collect(done, wait_ns) },
             #[cfg(test)]
             Self::Held(held) => held.collect(done, wait_ns),
         }
@@ -217,7 +222,9 @@ mod tests {
                     continue;
                 }
                 let mut done = [Done::NONE; BATCH];
-                assert_eq!(queue.collect(&mut done, 20_000_000_000), 1, "{kind:?}");
+                // SAFETY: the test's thread alone has the queue.
+                let arrived = unsafe { queue.collect(&mut done, 20_000_000_000) };
+                assert_eq!(arrived, 1, "{kind:?}");
                 assert!(done[0].slot == 3 && done[0].answer < 0, "{:?}", done[0]);
             }
             // SAFETY: all was answered.

@@ -36,7 +36,8 @@ impl Ring {
         table.led = true;
         drop(table);
         if leads {
-            self.lead(None, complete, Deadline::after(0));
+            // SAFETY: `led` was not set, and is by this.
+            unsafe { self.lead(None, complete, Deadline::after(0)) };
         }
         self.finish_the_present_reads(complete);
     }
@@ -64,7 +65,9 @@ impl Ring {
             if !table.led && !others {
                 table.led = true;
                 drop(table);
-                if let Some(outcome) = self.lead(Some((slot, round)), complete, deadline) {
+                // SAFETY: `led` was not set, and is by this.
+                let led = unsafe { self.lead(Some((slot, round)), complete, deadline) };
+                if let Some(outcome) = led {
                     return outcome;
                 }
                 table = self.table.lock();
@@ -99,8 +102,11 @@ impl Ring {
 
     /// Collects and delivers completions for all, until the read `mine` (a
     /// slot and its round) was delivered or time is up; without one, until
-    /// there are no more. `None`: `mine` was parked. The caller has set `led`.
-    fn lead(
+    /// there are no more. `None`: `mine` was parked.
+    ///
+    /// # Safety
+    /// The caller has set `led`, which was not set.
+    unsafe fn lead(
         &self,
         mine: Option<(u16, u32)>,
         complete: &dyn Complete,
@@ -109,7 +115,8 @@ impl Ring {
         let mut done = [Done::NONE; BATCH];
         loop {
             let left = deadline.left();
-            let arrived = self.queue.collect(&mut done, left);
+            // SAFETY: one thread has set `led`, and that is this one.
+            let arrived = unsafe { self.queue.collect(&mut done, left) };
             for done in &done[..arrived] {
                 self.deliver(*done, complete);
             }
@@ -127,10 +134,14 @@ impl Ring {
         }
     }
 
-    /// Delivers completions, after a wait of `wait_ns` for the first. For the only thread that ever reaps this ring.
-    pub(crate) fn deliver_next(&self, complete: &dyn Complete, wait_ns: u64) {
+    /// Delivers completions, after a wait of `wait_ns` for the first.
+    ///
+    /// # Safety
+    /// This thread is the only one that ever reaps this ring.
+    pub(crate) unsafe fn deliver_next(&self, complete: &dyn Complete, wait_ns: u64) {
         let mut done = [Done::NONE; BATCH];
-        let arrived = self.queue.collect(&mut done, wait_ns);
+        // SAFETY: the caller's promise.
+        let arrived = unsafe { self.queue.collect(&mut done, wait_ns) };
         for done in &done[..arrived] {
             self.deliver(*done, complete);
         }

@@ -21,6 +21,15 @@ const MOST_REFUSALS: u32 = 1000;
 const EXT_ARG: u32 = 1 << 3;
 const GETEVENTS: u32 = 1 << 0;
 
+/// `io_uring_getevents_arg` of `linux/io_uring.h`.
+#[repr(C)]
+struct Arguments<'a> {
+    mask: u64,
+    mask_bytes: u32,
+    least_wait: u32,
+    time: &'a Timespec,
+}
+
 pub(super) struct Uring {
     /// Its submission side is protected by `submitting`; its completion side
     /// by leading the ring.
@@ -113,7 +122,7 @@ impl Uring {
         }
         let left = hand_over(count, |left| {
             let taken = match through {
-                FileHandle::Number(..) => self.enter(left as u32, (0, 0), std::ptr::null(), 0),
+                FileHandle::Number(..) => self.enter(left as u32, None),
                 // SAFETY: numbers only.
                 FileHandle::Table(..) => unsafe {
                     let args = |ring| [ring as usize, left, 0, 0, 0, 0];
@@ -129,8 +138,13 @@ impl Uring {
         count - left
     }
 
-    pub(super) fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
-        let arrived = self.pop(done);
+    /// Collects answers, waiting up to `wait_ns` for the first; how many there were.
+    ///
+    /// # Safety
+    /// No other thread collects meanwhile.
+    pub(super) unsafe fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
+        // SAFETY: the caller's promise.
+        let arrived = unsafe { self.pop(done) };
         if arrived > 0 || wait_ns == 0 {
             return arrived;
         }
@@ -138,11 +152,16 @@ impl Uring {
             Ok(_) | Err(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
             Err(_) => pause(wait_ns),
         }
-        self.pop(done)
+        // SAFETY: the caller's promise.
+        unsafe { self.pop(done) }
     }
 
-    fn pop(&self, done: &mut [Done; BATCH]) -> usize {
-        // SAFETY: the only one, for the caller leads.
+    /// Takes answers out that are there.
+    ///
+    /// # Safety
+    /// No other thread does that meanwhile.
+    unsafe fn pop(&self, done: &mut [Done; BATCH]) -> usize {
+        // SAFETY: the only one, as the caller says.
         let mut queue = unsafe { self.ring.completion_shared() };
         let mut arrived = 0;
         for (done, answer) in done.iter_mut().zip(&mut queue) {
@@ -157,14 +176,6 @@ impl Uring {
 
     /// Waits for an answer.
     fn wait(&self, wait_ns: u64) -> Result<usize, i32> {
-        /// `io_uring_getevents_arg` of `linux/io_uring.h`.
-        #[repr(C)]
-        struct Arguments {
-            mask: u64,
-            mask_bytes: u32,
-            least_wait: u32,
-            time: *const Timespec,
-        }
         let time = Timespec::from(std::time::Duration::from_nanos(wait_ns));
         let arguments = Arguments {
             mask: 0,
@@ -172,30 +183,24 @@ impl Uring {
             least_wait: 0,
             time: &time,
         };
-        let how = (1, GETEVENTS | EXT_ARG);
-        self.enter(
-            0,
-            how,
-            (&raw const arguments).cast(),
-            size_of::<Arguments>(),
-        )
+        self.enter(0, Some(&arguments))
     }
 
-    /// `how`: the number of answers to wait for, and flags. With EXT_ARG the arguments are the structure that the kernel
-    /// expects, and live through the call; without it there are none.
-    fn enter(
-        &self,
-        submit: u32,
-        how: (u32, u32),
-        arguments: *const u8,
-        bytes: usize,
-    ) -> Result<usize, i32> {
+    /// Has so many entries taken. With arguments, waits for an answer.
+    fn enter(&self, submit: u32, waits: Option<&Arguments<'_>>) -> Result<usize, i32> {
         let fd = self.descriptor.here().ok_or(libc::EBADF)?;
-        let (wait, flags) = how;
-        // SAFETY: the arguments are as said above, by both callers.
+        let (answers, flags, arguments, bytes) = match waits {
+            Some(arguments) => {
+                let flags = GETEVENTS | EXT_ARG;
+                (1, flags, &raw const *arguments, size_of_val(arguments))
+            }
+            None => (0, 0, core::ptr::null(), 0),
+        };
+        // SAFETY: with EXT_ARG the arguments are the structure that the kernel expects, which is borrowed, as its time is; without
+        // there are none.
         let entered = unsafe {
             let call = libc::SYS_io_uring_enter;
-            sync::system_call!(call, fd, submit, wait, flags, arguments, bytes)
+            sync::system_call!(call, fd, submit, answers, flags, arguments, bytes)
         };
         match entered {
             0.. => Ok(entered as usize),
@@ -251,7 +256,10 @@ mod tests {
             bytes: page.len(),
         };
         let submit = |ring: &Uring| ring.submit(FileHandle::Table(&file, 0), 1, |_| entry);
-        let collect = |ring: &Uring| ring.collect(&mut [Done::NONE; BATCH], 20_000_000_000);
+        let collect = |ring: &Uring| {
+            // SAFETY: the test's thread alone has the ring.
+            unsafe { ring.collect(&mut [Done::NONE; BATCH], 20_000_000_000) }
+        };
         assert_eq!((submit(&ring), collect(&ring)), (1, 1));
         let number = Working::unguarded(ring.ring.as_raw_fd()).expect("a ring");
         ring.descriptor = ManuallyDrop::new(number);

@@ -56,7 +56,8 @@ impl WriteQueue {
         let mut left = started;
         let mut done = [Done::NONE; BATCH];
         while left > 0 {
-            let arrived = self.0.collect(&mut done, WAIT_NS);
+            // SAFETY: this is borrowed for writing: no other thread has the queue.
+            let arrived = unsafe { self.0.collect(&mut done, WAIT_NS) };
             left -= arrived;
             for done in &done[..arrived] {
                 over(usize::from(done.slot), done.answer);

@@ -78,7 +78,11 @@ impl Bounces {
 
     /// A buffer for the bytes of `plan`, whose pages go to `target`. `None` if all
     /// are in use.
-    pub(in super::super) fn ahead(&self, plan: Plan, target: *mut u8) -> Option<Ahead> {
+    ///
+    /// # Safety
+    /// The target has room for the plan's pages, and is this read's until its [last step](Self::then) was done, or was
+    /// [taken back](Self::take_back).
+    pub(in super::super) unsafe fn ahead(&self, plan: Plan, target: *mut u8) -> Option<Ahead> {
         let index = take(&self.ahead)?;
         // SAFETY: taken, so nobody else looks.
         unsafe { *self.plans[index as usize].get() = Some((plan, target)) };
@@ -110,7 +114,7 @@ impl Bounces {
         let bytes = plan.pages() * PAGE_SIZE;
         // SAFETY: within the memory, and taken.
         let fetched = unsafe { core::slice::from_raw_parts(self.buffer(EACH + ahead.0), BYTES) };
-        // SAFETY: lent to the read by its submitter, until its completion.
+        // SAFETY: lent to the read until this, as the caller of `ahead` says.
         let pages = unsafe { core::slice::from_raw_parts_mut(target, bytes) };
         plan.unpack(fetched, pages).map(|()| bytes)
     }
