@@ -9,8 +9,9 @@
 //! device writes to such a page, but it cannot be told from a pinned one. So once the process has forked, there are no more looks.
 //!
 //! Nor does it move pages between mappings of different kinds. Where the program has locked a part (`mlock(2)`), our window is locked
-//! for the move. A part that may not be written to cannot be looked at: its pages stay for a few passes, and go if their bytes are
-//! still the same.
+//! for the move, or the one page that is moved, if the program may lock no more (`RLIMIT_MEMLOCK`). If not even that is left, the page
+//! stays: the program has locked much, and what it locks it wants to stay. A part that may not be written to cannot be looked at: its pages stay for a
+//! few passes, and go if their bytes are still the same. They cannot stay for ever, as whole heaps are such parts (collectors find writes so).
 
 use super::mmu::UffdMmu;
 use core::ops::Range;
@@ -42,8 +43,8 @@ pub(super) struct Pins {
 /// Where pages are moved to.
 struct Aside {
     window: Reservation,
-    /// The program's own kind of lock is on it.
-    is_locked: bool,
+    /// The program's own kind of lock is on this part of it.
+    locked: Range<usize>,
     /// Passes of pages with their bytes, by a hash of both.
     passes: Box<[u8]>,
     /// A page to copy to.
@@ -65,7 +66,7 @@ impl UffdMmu {
                 let made = self.reserve(PAGES * PAGE_SIZE, Protection::ReadWrite);
                 let aside = made.ok().map(|window| Aside {
                     window,
-                    is_locked: false,
+                    locked: 0..0,
                     passes: vec![0; TOLD_APART].into(),
                     page: vec![0; PAGE_SIZE].into(),
                 });
@@ -109,8 +110,11 @@ impl UffdMmu {
                     // The kernel moves within one mapping: the program has split the window's.
                     Some(libc::EINVAL) if count - moved > 1 => most = (count - moved) / 2,
                     Some(libc::EINVAL) if !is_turned => {
-                        aside.lock(!aside.is_locked);
-                        is_turned = true;
+                        is_turned = aside.turn(place(at));
+                        if !is_turned {
+                            pages[at].stays = true;
+                            at += 1;
+                        }
                     }
                     Some(errno) => {
                         pages[at].stays = match errno {
@@ -126,10 +130,8 @@ impl UffdMmu {
             }
             self.zap.zap(from_ref(&aside.window.range()));
         }
-        if aside.is_locked {
-            // It would count against the program's limit.
-            aside.lock(false);
-        }
+        // It would count against the program's limit.
+        aside.unlock();
     }
 
     /// True if a page stays that the kernel does not move, pinned or not. A device that was to write to it has done so after some
@@ -161,19 +163,44 @@ impl UffdMmu {
 }
 
 impl Aside {
-    /// As `mlock2(2)` with `MLOCK_ONFAULT`, or as `munlock(2)`. Where the program may lock no more, nothing changes.
+    /// Has the window, or at least a page of it, locked if that was not, or the other way round. False: the program has locked as much as
+    /// it may.
     #[cold]
-    fn lock(&mut self, is_locked: bool) {
-        const ONFAULT: usize = 1;
-        let (start, bytes) = (self.window.addr, self.window.bytes);
-        // SAFETY: a window of our own; no byte changes, and no page is brought in.
-        unsafe {
-            match is_locked {
-                true => sync::system_call!(libc::SYS_mlock2, start, bytes, ONFAULT),
-                false => sync::system_call!(libc::SYS_munlock, start, bytes),
-            };
+    fn turn(&mut self, page: usize) -> bool {
+        let was_locked = self.locked.contains(&page);
+        self.unlock();
+        if was_locked {
+            return true;
         }
-        self.is_locked = is_locked;
+        let parts = [self.window.range(), page..page + PAGE_SIZE];
+        let refusals = parts.map(|part| match self.locked.is_empty() {
+            true => self.lock(part),
+            false => 0,
+        });
+        // EPERM: it may lock nothing, and its page is not moved for another reason.
+        !refusals.ends_with(&[libc::ENOMEM])
+    }
+
+    /// As `mlock2(2)` with `MLOCK_ONFAULT`; the errno of a refusal, or 0.
+    fn lock(&mut self, part: Range<usize>) -> i32 {
+        const ONFAULT: usize = 1;
+        // SAFETY: of a window of our own; no byte changes, and no page is brought in.
+        match unsafe { sync::system_call!(libc::SYS_mlock2, part.start, part.len(), ONFAULT) } {
+            0 => {
+                self.locked = part;
+                0
+            }
+            _ => crate::errno::errno(),
+        }
+    }
+
+    /// As `munlock(2)`.
+    fn unlock(&mut self) {
+        let Range { start, end } = core::mem::take(&mut self.locked);
+        if start < end {
+            // SAFETY: as above.
+            unsafe { sync::system_call!(libc::SYS_munlock, start, end - start) };
+        }
     }
 }
 

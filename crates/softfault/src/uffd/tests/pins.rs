@@ -102,6 +102,53 @@ fn of_pages_that_the_program_has_locked_pinned_ones_stay() {
     assert!(evict(&mmu, &window).is_empty());
 }
 
+/// The program has locked as much as it may, or a page less.
+#[test]
+fn pinned_pages_stay_where_the_program_may_lock_no_more() {
+    const SCENARIO: &str = "SOFTFAULT_TEST_LOCKED";
+    const LOCKED: usize = 4;
+    let Some(left) = std::env::var(SCENARIO).ok() else {
+        for left in ["0", "1"] {
+            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+            let name = "uffd::tests::pins::pinned_pages_stay_where_the_program_may_lock_no_more";
+            let test = test.args(["--exact", name, "--nocapture"]);
+            let output = test.env(SCENARIO, left).output().unwrap();
+            assert!(output.status.success(), "{left}: {output:?}");
+        }
+        return;
+    };
+    let Some((mmu, window, mut ring)) = scene(5) else {
+        return;
+    };
+    let bytes = (LOCKED + left.parse::<usize>().unwrap()) * PAGE_SIZE;
+    let limit = libc::rlimit {
+        rlim_cur: bytes as u64,
+        rlim_max: bytes as u64,
+    };
+    let part = page(&window, 4) as *const _;
+    const ONFAULT: u32 = 1;
+    // SAFETY: a limit of this process, which is the test's alone; the rights of this thread are given up; no byte changes.
+    unsafe {
+        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit), 0);
+        let nobody = 65534;
+        sync::system_call!(libc::SYS_setresuid, nobody, nobody, nobody);
+        assert_eq!(libc::mlock2(part, LOCKED * PAGE_SIZE, ONFAULT), 0);
+    }
+    let expected: &[usize] = match left.as_str() {
+        "0" => &[4, 5, 6, 7],
+        _ => &[5],
+    };
+    for _ in 0..LIMIT {
+        assert_eq!(evict(&mmu, &window), expected);
+    }
+    device_writes(&mut ring, &window, 5);
+    assert_eq!(super::read(&window, 5), of(0xff));
+    // What the program locks no more is as any other.
+    // SAFETY: no byte changes.
+    assert_eq!(unsafe { libc::munlock(part, LOCKED * PAGE_SIZE) }, 0);
+    assert_eq!(evict(&mmu, &window), [5]);
+}
+
 /// The kernel moves none of them.
 #[test]
 fn pages_that_may_not_be_written_to_stay_for_a_few_passes() {
