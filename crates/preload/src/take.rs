@@ -145,6 +145,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         builder = builder.swap(swap.clone());
     }
     softfault::keep_no_spare_windows();
+    softfault::all_sigbus_calls_are_reported();
     if mode::get() == Mode::Signals && program::makes_calls_itself() {
         table.refused =
             Some("a Go program makes system calls itself, which needs faults by messages; here they are signals".into());

@@ -220,7 +220,7 @@ pub use environment::{VARIABLES, check_environment, setting, swap_of};
 pub use error::FaultError;
 pub use fault_in::{FaultIn, FaultInMany};
 #[doc(hidden)]
-pub use faults::{get_in_front, program_sigbus};
+pub use faults::{all_sigbus_calls_are_reported, get_in_front, program_sigbus};
 pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
 pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
 #[doc(hidden)]

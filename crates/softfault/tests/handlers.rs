@@ -307,6 +307,35 @@ fn a_handler_for_one_signal_gets_one() {
     unreachable!();
 }
 
+/// Does as `report_and_raise`, by calls that are reported, as under `softfault run`.
+extern "C" fn raises_once_more(signal: i32) {
+    // SAFETY: a sigaction of zeros is valid, and is the default; raises a signal in this thread.
+    unsafe {
+        softfault::program_sigbus(Some(&core::mem::zeroed()));
+        libc::raise(signal);
+    }
+}
+
+#[test]
+fn a_raised_signal_is_no_fault_where_no_handler_is_in_front() {
+    let test = "a_raised_signal_is_no_fault_where_no_handler_is_in_front";
+    if child::scenario().is_none() {
+        return child::dies_of(libc::SIGBUS, test, "child");
+    }
+    softfault::all_sigbus_calls_are_reported();
+    install(0, libc::SIG_DFL);
+    let mut map = engine().map_anon(PAGES * PAGE_SIZE).unwrap();
+    // SAFETY: a sigaction of zeros is valid.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    action.sa_sigaction = raises_once_more as *const () as usize;
+    action.sa_flags = libc::SA_NODEFER;
+    // Served; the contexts of later signals still have its address, and it was a write.
+    map[PAGE_SIZE] = 1;
+    assert!(softfault::program_sigbus(Some(&action)).is_some());
+    // SAFETY: raises a signal in this thread.
+    unsafe { libc::raise(libc::SIGBUS) };
+}
+
 static OF_CHILD: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn of_child(_: i32) {

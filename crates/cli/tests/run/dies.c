@@ -61,8 +61,27 @@ static void restored(void)
     printf("%d\n", bytes[size + PAGE]);
 }
 
+static void raises(int signal_number)
+{
+    struct sigaction none = {.sa_handler = SIG_DFL};
+    sigaction(signal_number, &none, NULL);
+    raise(signal_number);
+}
+
+/* As Python's faulthandler, of a signal that is raised. The last fault before it was a write, and was served. */
+static void raised(void)
+{
+    alarm(100);
+    volatile unsigned char *own =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    struct sigaction handler = {.sa_handler = raises, .sa_flags = SA_NODEFER};
+    sigaction(SIGBUS, &handler, NULL);
+    own[PAGE] = 1;
+    raise(SIGBUS);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"beyond", beyond}, {"kernels", kernels}, {"sent", sent}, {"restored", restored}};
+} CASES[] = {{"beyond", beyond}, {"kernels", kernels}, {"sent", sent}, {"restored", restored}, {"raised", raised}};
 #include "run_case.h"

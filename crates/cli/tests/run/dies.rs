@@ -26,8 +26,9 @@ fn same(case: &str) {
             "--faults",
             how,
             "--strict",
-            "--",
+            "--swap",
         ]);
+        run.arg(&directory).arg("--");
         let with = run.arg(&program).arg(case).arg(&data).output().unwrap();
         assert_same(&with, &without, how);
     }
@@ -51,4 +52,9 @@ fn a_signal_that_is_sent_ends_the_program() {
 #[test]
 fn a_handler_that_restores_the_default_ends_the_program() {
     same("restored");
+}
+
+#[test]
+fn a_signal_that_a_handler_raises_again_ends_the_program() {
+    same("raised");
 }

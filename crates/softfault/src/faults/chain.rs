@@ -16,7 +16,7 @@
 //! here is ever taken back, and all of it is words: a handler may come at any time.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use libc::c_int;
 
 /// Forms of the handler.
@@ -66,6 +66,20 @@ pub(super) fn take(predecessor: Action) -> Option<usize> {
 /// True once a form was taken.
 pub(super) fn is_begun() -> bool {
     TAKEN.load(Relaxed) > 0
+}
+
+/// True where no handler is ever put over ours: the program's calls that would do so are reported to us.
+static ALWAYS_IN_FRONT: AtomicBool = AtomicBool::new(false);
+
+/// All of the program's calls that set the action are reported from now on.
+pub(super) fn stay_in_front() {
+    // Relaxed, as below: said before a form is in force.
+    ALWAYS_IN_FRONT.store(true, Relaxed);
+}
+
+/// True if a handler may get a signal before a form of ours does.
+pub(super) fn has_handlers_in_front() -> bool {
+    !ALWAYS_IN_FRONT.load(Relaxed)
 }
 
 /// The program's later action for SIGBUS, where its calls are reported to us: the first form passes on to it.

@@ -110,6 +110,13 @@ pub fn program_sigbus(now: Option<&sigaction>) -> Option<sigaction> {
     }
 }
 
+/// Every call of the program's that sets its action for SIGBUS comes to [`program_sigbus`] from now on, and not to the kernel: no
+/// handler of its own gets our faults, and a SIGBUS that one raises is meant.
+#[doc(hidden)]
+pub fn all_sigbus_calls_are_reported() {
+    chain::stay_in_front();
+}
+
 /// Gets in front again of a handler that was installed after ours, unless it is trusted.
 /// Cheap where nobody was: one system call.
 pub fn get_in_front() {
@@ -237,6 +244,7 @@ fn handle_sigbus(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut
         raised::served();
     } else if !(code == libc::SI_TKILL
         && raised_here(info)
+        && chain::has_handlers_in_front()
         && raised::hands_a_fault_on(context_ref))
     {
         pass_on(form, signal, info, context);

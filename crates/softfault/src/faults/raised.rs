@@ -10,6 +10,9 @@
 //! - it was not served: the page is not there, or was written to;
 //! - its own frame is still on the stack, below the handler that raises.
 //!
+//! A stale frame of a fault that was served may look the same. So this is not asked where no handler of the program's is ever
+//! in front of ours (`softfault run`).
+//!
 //! And not twice without a fault that is served: a program that goes on raising means it. Known for
 //! x86-64 only; elsewhere such a signal ends the process, as it did.
 
