@@ -193,6 +193,7 @@ fn a_map_of_a_terabyte_costs_next_to_nothing() {
 fn tables_go_with_their_pages() -> bool {
     const SPANS: usize = 64;
     let memory = memmap2::MmapMut::map_anon(SPANS << 21).unwrap();
+    memory.advise(memmap2::Advice::NoHugePage).unwrap();
     let before = status("VmPTE");
     for span in 0..SPANS {
         // SAFETY: within the map, which is this function's.
