@@ -103,7 +103,8 @@ fn the_table_ends_with_how_far_the_kernel_reads_ahead() {
     let line = "\nthe kernel reads 64 KiB ahead on this device\n";
     assert!(one.contains(line), "{one}");
     let two = run(&["--on", "kernel", "--read-ahead-kb", "256,64"]);
-    assert!(two.contains("\nthe kernel reads 64 and 256 KiB ahead on this device,"));
+    let line = "\nthe kernel reads 64 and 256 KiB ahead on this device;";
+    assert!(two.contains(line), "{two}");
     let none = run(&["--on", "kernel-random,softfault"]);
     assert!(!none.contains("KiB ahead"), "{none}");
 }
