@@ -105,9 +105,11 @@ fn a_childs_futures_end() {
     let copy = unsafe { engine.map_copy(&file) }.unwrap();
     let copy = copy.make_read_only().unwrap();
     let status = forked(|| {
-        assert!(ready(copy.fault_in(LEN / 2..LEN)).expect("hangs").is_ok());
+        let of_copy = ready(copy.fault_in(LEN / 2..LEN)).expect("hangs");
+        assert!(of_copy.is_ok(), "{of_copy:?}");
         check(&copy, LEN - 9);
-        assert!(ready(shared.fault_in(0..PAGE)).expect("hangs").is_ok());
+        let of_shared = ready(shared.fault_in(0..PAGE)).expect("hangs");
+        assert!(of_shared.is_ok(), "{of_shared:?}");
         check(&shared, 77);
         0
     });
