@@ -2,13 +2,14 @@
 
 mod child;
 mod files;
+mod filter;
 
-use child::{forked, wait};
+use child::{assert_exit, forked, wait};
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use files::{check, made_file};
-use softfault::{Engine, MmapMut};
+use softfault::{Advice, Engine, MmapMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 const PAGE: usize = 4096;
@@ -114,6 +115,38 @@ fn a_childs_futures_end() {
         0
     });
     assert_eq!(status, 0);
+}
+
+/// Before Linux 6.9, and where a filter refuses pidfd_getfd(2), the thread that guards descriptors sends them.
+#[test]
+fn a_child_reads_files_whose_descriptors_cannot_be_taken() {
+    let test = "a_child_reads_files_whose_descriptors_cannot_be_taken";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "sent");
+    }
+    // Of a thread it is EINVAL before 6.9.
+    filter::deny(&[libc::SYS_pidfd_getfd], libc::EINVAL);
+    let file = made_file("sent", LEN);
+    let swap = softfault::Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(4 * LEN as u64);
+    let engine = Engine::builder().by_kernel(false).swap(swap);
+    let engine = engine.memory(16 << 20).build().unwrap();
+    // SAFETY: nobody writes to the file.
+    let (shared, copy) = unsafe { (engine.map(&file), engine.map_copy(&file)) };
+    let (shared, copy) = (shared.unwrap(), copy.unwrap().make_read_only().unwrap());
+    let mut anon = engine.map_anon(LEN).unwrap();
+    anon.fill(5);
+    anon.advise(Advice::PageOut).unwrap();
+    let status = forked(|| {
+        for at in (0..LEN).step_by(PAGE) {
+            check(&shared, at);
+            check(&copy, at);
+        }
+        let of_copy = ready(copy.fault_in(0..LEN)).expect("hangs");
+        assert!(of_copy.is_ok(), "{of_copy:?}");
+        assert!(anon.iter().all(|&byte| byte == 5));
+        0
+    });
+    assert_exit(status, 0);
 }
 
 /// A future that waits at the fork is asked for in both processes.

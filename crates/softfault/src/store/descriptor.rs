@@ -387,7 +387,12 @@ impl Descriptor {
             return None;
         }
         let is = Identity::of(&self.opened);
-        let fd = guarded.borrow_number_of(is).ok()?.into_raw_fd();
+        let fd = match guarded.borrow_number_of(is) {
+            // Without one a child of fork would have no way to the file.
+            Err(_) if forced => guarded.sent_number_of(is),
+            taken => taken,
+        };
+        let fd = fd.ok()?;
         self.taken.store(taken.saturating_add(1), Ordering::Relaxed);
         self.without.store(0, Ordering::Relaxed);
         let number = Number::new(fd, before);

@@ -2,8 +2,8 @@
 
 use super::identity::{self, Identity, close_if, identity_of};
 use super::known::{self, PIDFD_THREAD};
-use super::raw;
 use super::server::{DescriptorTable, ServerCall};
+use super::{raw, sent};
 use core::ffi::c_long;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -183,6 +183,15 @@ impl Guarded {
         }
     }
 
+    /// The same where it cannot be taken: the server sends it. Not for a handler.
+    pub(crate) fn sent_number_of(&self, identity: Identity) -> Result<i32, i32> {
+        // A child that shares memory only: its number would be taken for the parent's.
+        match DescriptorTable::of(self.generation)?.is_of_this_process() {
+            true => sent::number_of(self, identity),
+            false => Err(libc::EBADF),
+        }
+    }
+
     /// Which file it is.
     pub(super) fn identity(&self) -> Result<Identity, i32> {
         identity::by(|args| {
@@ -210,7 +219,7 @@ pub(super) unsafe fn own(number: c_long, args: [usize; 6]) -> Result<i32, i32> {
 }
 
 /// The same, by a number that is none of the first three.
-fn above(fd: i32, identity: Identity) -> Result<i32, i32> {
+pub(super) fn above(fd: i32, identity: Identity) -> Result<i32, i32> {
     if fd >= LEAST {
         return Ok(fd);
     }

@@ -40,6 +40,7 @@ mod identity;
 pub(crate) mod in_child;
 mod known;
 mod raw;
+mod sent;
 mod server;
 #[cfg(test)]
 mod tests;

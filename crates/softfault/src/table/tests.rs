@@ -71,6 +71,28 @@ fn guarded_descriptors_outlive_every_close() {
 }
 
 #[test]
+fn the_server_sends_a_file_and_leaves_nothing_open() {
+    forked(|| {
+        let guarded = guarded();
+        let identity = guarded.identity().expect("a file");
+        let before = open_now();
+        let sent = guarded.sent_number_of(identity).expect("a number");
+        check!(identity_of(sent) == Ok(identity) && open_now() == before + 1);
+        // The same open file, and not the same file opened anew.
+        let at = [sent as usize, 5, libc::SEEK_SET as usize, 0, 0, 0];
+        // SAFETY: moves a position.
+        check!(unsafe { crate::table::call(libc::SYS_lseek, &at) } == Ok(5));
+        let ask = [0, libc::SEEK_CUR as usize, 0, 0, 0];
+        // SAFETY: asks for it.
+        check!(unsafe { guarded.call(libc::SYS_lseek, ask) } == Ok(5));
+        // Another file than that is closed again.
+        check!(guarded.sent_number_of(super::Identity::NONE).is_err());
+        check!(open_now() == before + 1);
+        0
+    });
+}
+
+#[test]
 fn another_file_at_the_number_is_not_touched() {
     forked(|| {
         let working = working();
