@@ -56,9 +56,12 @@ fn has_test(root: &Path, catch: &Catch) -> bool {
                 let text = read(file.join("tests").join(part).with_extension("rs"));
                 text.contains(&format!("#[test]\nfn {test}()"))
             }
+            // In the file itself, or in a file of its own beside it.
             None => {
-                let text = read(file.with_extension("rs"));
-                text.contains(&format!("#[test]\n    fn {test}()"))
+                let inside = read(file.with_extension("rs"));
+                let beside = read(file.join("tests.rs"));
+                inside.contains(&format!("#[test]\n    fn {test}()"))
+                    || beside.contains(&format!("#[test]\nfn {test}()"))
             }
         };
     }

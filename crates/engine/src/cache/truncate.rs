@@ -123,8 +123,8 @@ impl PageCache {
         }
     }
 
-    /// The store has just become so short, by the caller, who holds the length and is about to [`truncate`](Self::truncate): no
-    /// page behind its end is missed there.
+    /// The caller has just cut the file to this length. It holds the length, and calls [`truncate`](Self::truncate) next. A write
+    /// back in between does not take the new end for a cut by another process.
     pub fn lower_end(&self, end: u64) {
         // Release, as in `truncate`. It changes under the length's lock only.
         self.end.store(end.min(self.end()), Ordering::Release);

@@ -100,6 +100,23 @@ pub(super) struct ReadTable {
     submission: NonZero<u32>,
 }
 
+impl ReadSlot {
+    /// Of a read that nobody has handed over yet.
+    fn of(request: Request, round: u32) -> Self {
+        Self {
+            request,
+            done: 0,
+            refused: 0,
+            unproven: None,
+            handed_over_by: None,
+            over: false,
+            parked_ms: 0,
+            round,
+            waiters: 0,
+        }
+    }
+}
+
 impl ReadTable {
     pub(super) fn new(entries: usize) -> Self {
         let nothing = Request {
@@ -112,18 +129,7 @@ impl ReadTable {
             whole: false,
             then: None,
         };
-        let slot = ReadSlot {
-            request: nothing,
-            done: 0,
-            refused: 0,
-            unproven: None,
-            handed_over_by: None,
-            over: false,
-            parked_ms: 0,
-            round: 0,
-            waiters: 0,
-        };
-        let slots = vec![slot; entries].into_boxed_slice();
+        let slots = vec![ReadSlot::of(nothing, 0); entries].into_boxed_slice();
         Self {
             slots,
             used: Bits::default(),
@@ -139,17 +145,7 @@ impl ReadTable {
         let slot = self.used.first_clear(self.slots.len())?;
         self.used.set(slot);
         let round = self.slots[slot].round;
-        self.slots[slot] = ReadSlot {
-            request,
-            done: 0,
-            refused: 0,
-            unproven: None,
-            handed_over_by: None,
-            over: false,
-            parked_ms: 0,
-            round,
-            waiters: 0,
-        };
+        self.slots[slot] = ReadSlot::of(request, round);
         Some(slot as u16)
     }
 
