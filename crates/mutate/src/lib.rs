@@ -6,11 +6,13 @@
 //! - [`mutation`]: the form of a patch.
 //! - [`world`]: where it is tried, and on which tests.
 //! - [`attempt`]: one try: a build, and a test that fails, or none.
-//! - [`workspace`]: the copy that is broken.
+//! - [`trial`]: all of them, on several benches at a time.
+//! - [`workspace`]: the copies that are broken.
 //! - [`table`]: the results.
 
 pub mod attempt;
 pub mod mutation;
 pub mod table;
+pub mod trial;
 pub mod workspace;
 pub mod world;
