@@ -80,10 +80,11 @@ fn text(
     if let Some(stats) = stats {
         let _ = writeln!(
             text,
-            "{prefix}: faults={} read_bytes={} evicted={} peak_bytes={} memory_bytes={} waited_ns={} failed={} swapped_out={} swapped_in={}",
+            "{prefix}: faults={} read_bytes={} evicted={} resident_bytes={} peak_bytes={} memory_bytes={} waited_ns={} failed={} swapped_out={} swapped_in={}",
             stats.faults,
             stats.bytes_read,
             stats.evicted,
+            stats.resident_bytes,
             stats.peak_bytes,
             stats.memory_bytes,
             waited(stats),
@@ -131,10 +132,11 @@ fn json(
     if let Some(stats) = stats {
         let _ = write!(
             text,
-            ",\"faults\":{},\"read_bytes\":{},\"evicted\":{},\"peak_bytes\":{},\"memory_bytes\":{},\"waited_ns\":{},\"failed\":{},\"swapped_out_bytes\":{},\"swapped_in_bytes\":{}",
+            ",\"faults\":{},\"read_bytes\":{},\"evicted\":{},\"resident_bytes\":{},\"peak_bytes\":{},\"memory_bytes\":{},\"waited_ns\":{},\"failed\":{},\"swapped_out_bytes\":{},\"swapped_in_bytes\":{}",
             stats.faults,
             stats.bytes_read,
             stats.evicted,
+            stats.resident_bytes,
             stats.peak_bytes,
             stats.memory_bytes,
             waited(stats),

@@ -8,7 +8,11 @@ use std::fs::File;
 fn main() -> std::io::Result<()> {
     let path = std::env::args_os().nth(1).expect("the path of a file");
     let file = File::open(path)?;
-    let engine = Engine::builder().memory(64 << 20).build()?;
+    // Without `by_kernel(false)` the kernel maps a file that the page cache has, outside of the budget.
+    let engine = Engine::builder()
+        .memory(64 << 20)
+        .by_kernel(false)
+        .build()?;
     // SAFETY: nobody writes to the file meanwhile.
     let map = unsafe { engine.map(&file) }?;
     map.advise(Advice::Sequential)?;

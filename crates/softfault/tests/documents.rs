@@ -49,7 +49,7 @@ mod first {
         let engine = Engine::builder().memory(1 << 30).by_kernel(false).build()?;
         // SAFETY: nobody writes to the file meanwhile.
         let map = unsafe { engine.map(&file)? };        // Deref<Target = [u8]>
-        println!("{}", map[map.len() / 2]);             // a page fault: one page is read
+        println!("{}", map[map.len() / 2]);             // a page fault: the engine reads one page
         println!("{} bytes at most", engine.stats().peak_bytes);
         Ok(())
     }

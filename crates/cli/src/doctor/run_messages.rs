@@ -4,6 +4,7 @@ use super::check::{Check, State, Tried, Whereabouts};
 use super::child::try_in_child;
 use super::machine;
 use super::place::PAGE;
+use super::userfaultfd;
 use softfault::{Engine, Faults, LEAST_MEMORY};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -100,15 +101,22 @@ fn by_device() -> io::Result<OwnedFd> {
     }
 }
 
+/// What allows the kernel's faults: in a container the device and the capability are its own, the sysctl the machine's.
+const PERMISSION: &str = "one of: setfacl -m u:$USER:rw /dev/userfaultfd (a container has it by --device /dev/userfaultfd); \
+                          sysctl -w vm.unprivileged_userfaultfd=1; CAP_SYS_PTRACE";
+
 fn refused(call: &io::Error, device: &io::Error) -> Tried {
     let found = format!("userfaultfd(2): {call}; /dev/userfaultfd: {device}");
     let mend = match call.raw_os_error() {
-        Some(libc::EPERM | libc::ENOSYS) if machine::is_filtered() => {
-            machine::open_call("userfaultfd")
+        // A filter does not look at the flags: where it lets the call pass for faults of user mode, the kernel refuses.
+        Some(libc::EPERM | libc::ENOSYS)
+            if machine::is_filtered() && !userfaultfd::is_allowed() =>
+        {
+            let call = machine::open_call("userfaultfd");
+            format!("{call}; then {PERMISSION}")
         }
         Some(libc::ENOSYS) => "boot a kernel built with CONFIG_USERFAULTFD=y".to_owned(),
-        _ => "one of: setfacl -m u:$USER:rw /dev/userfaultfd; sysctl -w vm.unprivileged_userfaultfd=1; CAP_SYS_PTRACE"
-            .to_owned(),
+        _ => PERMISSION.to_owned(),
     };
     Tried::slower(found, mend)
 }

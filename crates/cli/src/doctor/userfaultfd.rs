@@ -80,6 +80,11 @@ const fn request(number: u64, words: u64) -> u64 {
     3 << 30 | (words * 8) << 16 | 0xAA << 8 | number
 }
 
+/// Whether the call is allowed for faults of user mode.
+pub fn is_allowed() -> bool {
+    open().is_ok()
+}
+
 /// Opens one for faults of user mode, as the library does.
 fn open() -> io::Result<OwnedFd> {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;

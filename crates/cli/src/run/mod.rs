@@ -83,7 +83,7 @@ pub struct RunArgs {
     /// Also write a report each SECONDS seconds while the program runs; needs --stats-file
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_hyphen_values = true)]
     stats_every: Option<String>,
-    /// Append the statistics to this file, in place of the standard error; needs --stats
+    /// Append the statistics to this file, in place of the standard error; as text without --stats=json
     #[arg(long, value_name = "FILE")]
     stats_file: Option<PathBuf>,
     /// The program and its arguments
@@ -118,7 +118,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     budget::check()?;
     let stats_file = variables::said(variables::STATS_FILE);
     if stats_file.is_some() && variables::said(variables::STATS).is_none() {
-        return Err(Error::input("--stats-file needs --stats"));
+        set(variables::STATS, "text".as_ref());
     }
     if stats_file.is_none() && variables::said(variables::STATS_EVERY).is_some() {
         return Err(Error::input("--stats-every needs --stats-file"));

@@ -284,6 +284,25 @@ fn an_ordinary_user_is_served_and_leaves_nothing() {
     assert_eq!(code, 0, "{err}");
 }
 
+/// It lets `userfaultfd` pass for faults of user mode: for those of the kernel the permission is missing.
+#[test]
+fn a_filter_is_not_blamed_for_a_refusal_of_the_kernel() {
+    let user = OrdinaryUser::new();
+    let messages = |call| {
+        let mut command = user.command();
+        command.args(["doctor", "--dir"]).arg(&user.files);
+        let (_, mut rows) = rows(closed(&mut command, &[call], REFUSE));
+        rows.remove("run-messages").unwrap()
+    };
+    let [state, _, _, mend] = messages(libc::SYS_io_uring_setup);
+    assert!(
+        state == "ok" || mend.starts_with("one of: setfacl"),
+        "{mend}"
+    );
+    let [state, _, _, mend] = messages(libc::SYS_userfaultfd);
+    assert!(state == "ok" || mend.contains("seccomp"), "{mend}");
+}
+
 #[test]
 fn a_directory_in_memory_has_nothing_to_read_from() {
     let Some(dir) = tmpfs() else {

@@ -14,7 +14,6 @@ fn impossible_options_are_an_error_of_one_line() {
         (&["--memory", "--strict"], "`--strict` is not a size"),
         (&["--memory", "8000T"], "more than this machine has"),
         (&["--memroy", "1G"], "'--memory'"),
-        (&["--stats-file", "x"], "--stats"),
         (&["--anonymous"], "--anonymous needs --swap"),
         (&["--swap", "/no/such/place:1G"], "no directory"),
         (&["--swap", "/tmp:lots"], "no size"),

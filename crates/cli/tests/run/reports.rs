@@ -133,6 +133,9 @@ fn processes_report_while_they_run_and_at_their_end() {
             let last = all.last().unwrap();
             assert_eq!(last.taken(), taken(process), "{how}");
             assert!(last.number(&["read_bytes"]) >= BYTES as u64, "{how}");
+            let [resident, peak] =
+                ["resident_bytes", "peak_bytes"].map(|figure| last.number(&[figure]));
+            assert!(0 < resident && resident <= peak, "{how}");
         }
     }
 }
@@ -193,4 +196,20 @@ fn nothing_follows_the_last_report() {
             .count();
         assert_eq!(ends, 1, "{how}");
     }
+}
+
+#[test]
+fn reports_in_a_file_are_text_if_no_form_is_given() {
+    let Some((directory, program, data)) = scene("reports-text") else {
+        return;
+    };
+    let reports = directory.join("text");
+    let _ = std::fs::remove_file(&reports);
+    let mut run = softfault_run();
+    run.args(["--memory", MEMORY, "--stats-file"]).arg(&reports);
+    run.arg("--").arg(program).arg(data).stdin(Stdio::null());
+    assert!(run.output().unwrap().status.success());
+    let text = std::fs::read_to_string(&reports).unwrap();
+    let is_line = |line: &str| line.starts_with("softfault: program[") && line.contains("taken=2 ");
+    assert!(text.lines().any(is_line), "{text}");
 }
