@@ -21,22 +21,28 @@ pub(crate) fn lent_file(fd: i32) -> PyResult<ManuallyDrop<File>> {
     Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }))
 }
 
-/// How many bytes went through; an error only where none did, or where a signal's handler raised it.
-pub(crate) fn count((count, done): (usize, io::Result<()>)) -> PyResult<usize> {
+/// How many bytes went through; an error only where they are fewer than `least`, or where a signal's handler raised it.
+pub(crate) fn count((count, done): (usize, io::Result<()>), least: usize) -> PyResult<usize> {
     match done {
-        Err(error) if count == 0 || is_of_a_handler(&error) => Err(raised(error)),
+        Err(error) if count < least || is_of_a_handler(&error) => Err(raised(error)),
         _ => Ok(count),
     }
 }
 
-/// Writes a buffer to a descriptor, in as many calls as it takes; answers how many bytes were written.
+/// Writes a buffer to a descriptor, in as many calls as it takes; answers how many bytes were written, which are fewer than
+/// the buffer's only with an error behind them. It is raised where they are fewer than `least`.
 #[pyfunction]
-pub(crate) fn write_from(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+pub(crate) fn write_from(
+    py: Python<'_>,
+    fd: i32,
+    buffer: &Bound<'_, PyAny>,
+    least: usize,
+) -> PyResult<usize> {
     let lent = Lent::to_read(buffer)?;
     let file = lent_file(fd)?;
     let (start, len) = lent.place();
     if let Some((memory, part)) = maps::of_buffer((start, len))? {
-        return count(py.detach(|| memory.write_to(part, &file)));
+        return count(py.detach(|| memory.write_to(part, &file)), least);
     }
     let done = py.detach(|| {
         // SAFETY: the buffer's bytes, which stay as long as it is lent.
@@ -44,7 +50,7 @@ pub(crate) fn write_from(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> 
         let mut file = &*file;
         while !bytes.is_empty() {
             match file.write(bytes) {
-                Ok(0) => break,
+                Ok(0) => return (len - bytes.len(), Err(io::ErrorKind::WriteZero.into())),
                 Ok(count) => bytes = &bytes[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                     if let Err(error) = handle_signals() {
@@ -54,9 +60,9 @@ pub(crate) fn write_from(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> 
                 Err(error) => return (len - bytes.len(), Err(error)),
             }
         }
-        (len - bytes.len(), Ok(()))
+        (len, Ok(()))
     });
-    count(done)
+    count(done, least)
 }
 
 /// Fills a buffer from a descriptor, in as many calls as it takes; answers how many bytes there were.
@@ -66,7 +72,7 @@ pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> P
     let file = lent_file(fd)?;
     let (start, len) = lent.place();
     if let Some((memory, part)) = maps::of_buffer((start, len))? {
-        return count(py.detach(|| memory.fill_from(part, &file)));
+        return count(py.detach(|| memory.fill_from(part, &file)), 1);
     }
     let done = py.detach(|| {
         // SAFETY: the buffer's bytes, which stay as long as it is lent, and may be written to.
@@ -87,7 +93,7 @@ pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> P
         }
         (filled, Ok(()))
     });
-    count(done)
+    count(done, 1)
 }
 
 /// Some of a buffer's bytes, from an offset on: of memory of a map, which may have to be read.

@@ -10,7 +10,7 @@ import random
 import numpy as np
 import pytest
 import softfault
-from conftest import BUDGET, ROWS, served
+from conftest import BUDGET, ROWS, run, served
 from softfault import aio
 
 
@@ -110,6 +110,52 @@ def test_tofile_and_write_to_of_cold_memory(rows, path, tmp_path, data):
         assert out.read_bytes() == np.ascontiguousarray(part).tobytes()
     rows[0, :3].tofile(tmp_path / "text", sep=",")
     assert (tmp_path / "text").read_text() == ",".join(map(str, data[:3]))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_tofile_of_a_file_that_has_no_room_for_all(path, tmp_path, order):
+    """Is an error, as numpy's, and says which."""
+    run(
+        """
+import errno, os, resource, sys
+import numpy as np
+import softfault
+from conftest import served
+_, path, folder, order = sys.argv
+most, shape = 15 << 19, (2048, 512)
+with served():
+    arrays = [softfault.memmap(path, dtype="i8", mode="r", shape=shape, order=order), softfault.empty(shape, order=order)]
+arrays.append(np.ones(shape, order=order))
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+for number, array in enumerate(arrays):
+    out = os.path.join(folder, str(number))
+    for write in (array.tofile, lambda out: array.tofile(file)):
+        with open(out, "wb") as file:
+            try:
+                write(out)
+                print("no error of", type(array), os.path.getsize(out), "of", array.nbytes)
+                sys.exit(1)
+            except OSError as error:
+                assert type(array) is np.ndarray or error.errno == errno.EFBIG, error
+            assert file.tell() in (0, most) and os.path.getsize(out) == most, (file.tell(), os.path.getsize(out))
+""",
+        path,
+        tmp_path,
+        order,
+    )
+
+
+def test_tofile_of_an_array_whose_file_became_shorter(tmp_path):
+    path, out = tmp_path / "shorter", tmp_path / "out"
+    np.arange(1 << 19, dtype="u8").tofile(path)
+    for coherence, mode in (("kernel", "r+"), ("kernel", "r"), ("engine", "r+")):
+        with served(coherence=coherence):
+            a = softfault.memmap(path, dtype="u8", mode=mode)
+        os.truncate(path, 2 << 20)
+        with pytest.raises(OSError):
+            a.tofile(out)
+        assert out.stat().st_size < a.nbytes
+        os.truncate(path, 4 << 20)
 
 
 def file_closed(out):

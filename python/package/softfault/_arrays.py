@@ -37,30 +37,40 @@ class _Methods:
 
     def write_to(self, file):
         """Writes the array's bytes, in C order, to a file or a descriptor; returns the number of bytes."""
+        return sum(_pages.write(file, part) for part in self._parts())
+
+    def _parts(self):
+        """The array's bytes in C order, part by part."""
         plain = self.view(np.ndarray)
         if plain.dtype.hasobject:
             raise OSError("cannot write object arrays to a file")
         if plain.flags.c_contiguous:
-            return _pages.write(file, plain.reshape(-1).view(np.uint8)) if plain.size else 0
-        return sum(_pages.write(file, part.reshape(-1).view(np.uint8)) for part in _copies(plain))
+            return [plain.reshape(-1).view(np.uint8)] if plain.size else []
+        return (part.reshape(-1).view(np.uint8) for part in _copies(plain))
 
     def tofile(self, fid, sep="", format="%s"):
-        """As numpy's, and works for bytes that are not in memory."""
+        """As numpy's, and works for bytes that are not in memory. A file that does not get all of them is an ``OSError``."""
         if sep:
             return super().tofile(fid, sep, format)
         if not hasattr(fid, "fileno"):
             with open(os.fspath(fid), "wb", buffering=0) as file:
-                self.write_to(file)
+                self._write_all(file.fileno())
             return None
         fid.flush()
         fd = fid.fileno()
         # As numpy: where the file's object is, which may have read ahead of it.
         with contextlib.suppress(OSError):
             os.lseek(fd, fid.tell(), os.SEEK_SET)
-        self.write_to(fd)
-        with contextlib.suppress(OSError):
-            fid.seek(os.lseek(fd, 0, os.SEEK_CUR))
+        try:
+            self._write_all(fd)
+        finally:
+            with contextlib.suppress(OSError):
+                fid.seek(os.lseek(fd, 0, os.SEEK_CUR))
         return None
+
+    def _write_all(self, fd):
+        for part in self._parts():
+            _pages.write_least(fd, part, part.nbytes)
 
     def _take_if_rows(self, index):
         """The rows that an array of indices means, or None."""

@@ -121,7 +121,7 @@ def _flat(buffer):
     return view.cast("B") if view.nbytes else memoryview(bytearray())
 
 
-def write_from(fd, buffer):
+def write_from(fd, buffer, _least):
     with _flat(buffer) as view:
         done = 0
         while done < len(view):

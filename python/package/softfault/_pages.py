@@ -130,12 +130,17 @@ def write(file, buffer):
     ``os.write`` of such memory may write fewer bytes, or fail with EFAULT. Returns the number of bytes written. Files of
     Python's, but those of the module io over a descriptor, get the bytes by their ``write``.
     """
+    return write_least(file, buffer, 1)
+
+
+def write_least(file, buffer, least):
+    """As :func:`write`. An error of a descriptor is raised only where fewer than ``least`` bytes were written before it."""
     is_buffer = type(file) in _BUFFERS and type(file.raw) is io.FileIO
     if is_buffer and file.writable():
         file.flush()
         file = file.raw
     fd = _descriptor(file, "write")
-    return _by_writes(file, buffer) if fd is None else native.write_from(fd, buffer)
+    return _by_writes(file, buffer) if fd is None else native.write_from(fd, buffer, least)
 
 
 def readinto(file, buffer):

@@ -110,7 +110,7 @@ impl Mmap {
     ) -> PyResult<usize> {
         let (memory, part) = self.with_part(start, length)?;
         let file = lent_file(fd)?;
-        count(py.detach(|| memory.write_to(part, &file)))
+        count(py.detach(|| memory.write_to(part, &file)), 1)
     }
 
     /// Fills a part from a descriptor; returns the number of bytes read.
@@ -125,7 +125,7 @@ impl Mmap {
         self.writable()?;
         let (memory, part) = self.with_part(start, length)?;
         let file = lent_file(fd)?;
-        count(py.detach(|| memory.fill_from(part, &file)))
+        count(py.detach(|| memory.fill_from(part, &file)), 1)
     }
 
     /// Brings the whole map into memory, where it stays until `unlock`: system calls may use it.
