@@ -156,6 +156,73 @@ def test_drawn_calls_beside_the_standard_library(tmp_path, access, coherence):
             assert files[0].read_bytes() == files[1].read_bytes()
 
 
+class Resizes:
+    """A number, of which the map has another length after it was asked for."""
+
+    def __init__(self, m, number, to=4096):
+        self.m, self.number, self.to = m, number, to
+
+    def __index__(self):
+        self.m.resize(self.to)
+        return self.number
+
+
+#: Calls on a map of a MiB that becomes a page meanwhile.
+MEANWHILE = {
+    "m[i:j]": lambda m, at: m[0:at],
+    "m[i:j:k]": lambda m, at: m[0:at:2],
+    "m[i:j:-k]": lambda m, at: m[at:0:-3],
+    "m[i:j:k] by its step": lambda m, at: m[0 :: Resizes(m, 5)],
+    "m[i]": lambda m, at: m[at],
+    "m[i] of the rest": lambda m, at: m[Resizes(m, 4095)],
+    "m[-i]": lambda m, at: m[Resizes(m, -4096)],
+    "m[i:j] = all": lambda m, at: m.__setitem__(slice(0, at), bytes(1 << 20)),
+    "m[i:j] = the rest": lambda m, at: m.__setitem__(slice(0, at), b"z" * 4096),
+    "m[i:j:k] = all": lambda m, at: m.__setitem__(slice(0, at, 2), bytes(1 << 19)),
+    "m[i:j:k] = the rest": lambda m, at: m.__setitem__(slice(0, at, 2), b"z" * 2048),
+    "m[i] =": lambda m, at: m.__setitem__(at, 5),
+    "m[i] = of the rest": lambda m, at: m.__setitem__(Resizes(m, 4095), 5),
+    "m[i] = v": lambda m, at: m.__setitem__(4000, Resizes(m, 5)),
+    "read": lambda m, at: m.read(at),
+    "find": lambda m, at: m.find(b"y", 0, at),
+    "flush": lambda m, at: m.flush(0, at),
+    "move": lambda m, at: m.move(0, 1, at),
+    "seek": lambda m, at: m.seek(at),
+    "madvise": lambda m, at: m.madvise(mmap.MADV_WILLNEED, 0, at),
+    "m[i:j] of more": lambda m, at: m[0 : Resizes(m, 1 << 22, 1 << 21)],
+    "m[-i:] of more": lambda m, at: m[Resizes(m, -5, 1 << 21) :],
+}
+
+
+@pytest.mark.parametrize("name", MEANWHILE)
+def test_an_index_that_resizes_the_map(tmp_path, engine, name):
+    """What is meant is of the length that the map has then, as with the standard library's."""
+    seen = []
+    for make in (mmap.mmap, engine.mmap):
+        path = tmp_path / "file"
+        path.write_bytes(b"xy" * (1 << 19))
+        with open(path, "r+b") as file:
+            m = make(file.fileno(), 0)
+        got = outcome(lambda m: MEANWHILE[name](m, Resizes(m, 1 << 20)), m)
+        seen.append((got, len(m), m[:]))
+        m.close()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="classes of Python have no buffers before 3.12")
+@pytest.mark.parametrize("step", [1, 2])
+def test_bytes_that_resize_the_map_they_are_for(engine, step):
+    class Buffer:
+        def __buffer__(self, flags):
+            m.resize(4096)
+            return memoryview(bytes((1 << 20) // step))
+
+    m = engine.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE)
+    with pytest.raises(IndexError, match="wrong size"):
+        m[::step] = Buffer()
+    assert len(m) == 4096
+
+
 def test_exported_buffers_keep_it_open(path, engine):
     with open(path, "rb") as file:
         m = engine.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -5,30 +5,35 @@ use crate::failure::of_page;
 use crate::lent::{Lent, new_bytes};
 use crate::memory::Memory;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PySlice};
 
 /// The requested item.
 enum Item {
     One(isize),
-    Slice {
-        start: isize,
-        step: isize,
-        count: usize,
-    },
+    Slice(Slice),
 }
 
-impl Mmap {
-    /// The meaning of `index`. It may run code of the caller's, which may close the map.
-    fn item(&self, index: &Bound<'_, PyAny>) -> PyResult<Item> {
+/// The numbers of a slice, of a map of any length.
+struct Slice {
+    start: isize,
+    stop: isize,
+    step: isize,
+}
+
+/// The offsets that a slice means: `count` of them, from `start` on.
+struct Offsets {
+    start: isize,
+    step: isize,
+    count: usize,
+}
+
+impl Item {
+    /// The meaning of `index`. It may run code of the caller's, which may close or resize the map.
+    fn of(index: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(slice) = index.cast::<PySlice>() {
-            let len = self.memory()?.len();
-            let indices = slice.indices(len as isize)?;
-            return Ok(Item::Slice {
-                start: indices.start,
-                step: indices.step,
-                count: indices.slicelength,
-            });
+            return Slice::of(slice).map(Self::Slice);
         }
         let has_index = index.is_instance_of::<PyInt>() || index.hasattr("__index__")?;
         if !has_index {
@@ -41,7 +46,42 @@ impl Mmap {
                 false => error,
             }
         })?;
-        Ok(Item::One(index))
+        Ok(Self::One(index))
+    }
+}
+
+impl Slice {
+    fn of(slice: &Bound<'_, PySlice>) -> PyResult<Self> {
+        let (mut start, mut stop, mut step) = (0, 0, 0);
+        // SAFETY: a slice, and three numbers to be set.
+        let unpacked = unsafe {
+            ffi::PySlice_Unpack(slice.as_ptr(), &raw mut start, &raw mut stop, &raw mut step)
+        };
+        match unpacked {
+            0 => Ok(Self { start, stop, step }),
+            _ => Err(PyErr::fetch(slice.py())),
+        }
+    }
+
+    /// The offsets in a memory. The caller keeps that, and so its length, until it has used them.
+    fn within(self, memory: &Memory) -> Offsets {
+        let Self {
+            mut start,
+            mut stop,
+            step,
+        } = self;
+        let len = memory.len() as isize;
+        // SAFETY: two numbers to be set; the step is not 0, and no less than that which can be negated.
+        let count = unsafe { ffi::PySlice_AdjustIndices(len, &raw mut start, &raw mut stop, step) };
+        let count = count as usize;
+        Offsets { start, step, count }
+    }
+}
+
+impl Offsets {
+    fn each(&self) -> impl Iterator<Item = usize> {
+        let (start, step) = (self.start, self.step);
+        (0..self.count as isize).map(move |place| (start + place * step) as usize)
     }
 }
 
@@ -133,33 +173,31 @@ impl Mmap {
         index: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.memory()?;
-        let item = self.item(index)?;
+        let item = Item::of(index)?;
         let memory = self.memory()?;
-        match item {
+        let offsets = match item {
             Item::One(index) => {
                 let at = offset(index, &memory)?;
-                Ok(byte(py, &memory, at)?.into_pyobject(py)?.into_any())
+                return Ok(byte(py, &memory, at)?.into_pyobject(py)?.into_any());
             }
-            Item::Slice { count: 0, .. } => Ok(PyBytes::new(py, b"").into_any()),
-            Item::Slice {
-                start,
-                step: 1,
-                count,
-            } => Ok(bytes(py, &memory, start as usize, count)?.into_any()),
-            Item::Slice { start, step, count } => {
+            Item::Slice(slice) => slice.within(&memory),
+        };
+        let picked = match offsets.step {
+            _ if offsets.count == 0 => PyBytes::new(py, b""),
+            1 => bytes(py, &memory, offsets.start as usize, offsets.count)?,
+            _ => {
                 let mut block = Block::new(&memory);
-                let picked = new_bytes(py, count, |into| {
-                    for place in 0..count {
-                        let at = start + place as isize * step;
-                        let byte = block.at(py, at as usize)?;
+                new_bytes(py, offsets.count, |into| {
+                    for (at, place) in offsets.each().zip(into..) {
+                        let byte = block.at(py, at)?;
                         // SAFETY: one of the new bytes, which nobody else has yet.
-                        unsafe { ((into + place) as *mut u8).write(byte) };
+                        unsafe { (place as *mut u8).write(byte) };
                     }
-                    Ok(count)
-                })?;
-                Ok(picked.into_any())
+                    Ok(offsets.count)
+                })?
             }
-        }
+        };
+        Ok(picked.into_any())
     }
 
     fn __setitem__(
@@ -169,7 +207,7 @@ impl Mmap {
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         self.writable()?;
-        match self.item(index)? {
+        match Item::of(index)? {
             Item::One(index) => {
                 offset(index, &*self.memory()?)?;
                 if !value.hasattr("__index__")? {
@@ -181,24 +219,25 @@ impl Mmap {
                 let memory = self.writable()?;
                 set_byte(py, &memory, offset(index, &memory)?, value)
             }
-            Item::Slice { start, step, count } => {
+            Item::Slice(slice) => {
+                // Code of the value's may run, as well.
                 let value = Lent::to_read(value)?;
+                let memory = self.writable()?;
+                let offsets = slice.within(&memory);
                 let (_, len) = value.place();
-                if len != count {
+                if len != offsets.count {
                     let text = "mmap slice assignment is wrong size";
                     return Err(PyIndexError::new_err(text));
                 }
-                let memory = self.writable()?;
-                if count == 0 {
+                if offsets.count == 0 {
                     return Ok(());
                 }
-                if step == 1 {
-                    return self.copy_in(py, &memory, start as usize, &value);
+                if offsets.step == 1 {
+                    return self.copy_in(py, &memory, offsets.start as usize, &value);
                 }
                 // They are copied before the first is replaced, which they may be themselves.
-                for (place, byte) in value.copied(py)?.into_iter().enumerate() {
-                    let at = start + place as isize * step;
-                    set_byte(py, &memory, at as usize, byte)?;
+                for (at, byte) in offsets.each().zip(value.copied(py)?) {
+                    set_byte(py, &memory, at, byte)?;
                 }
                 Ok(())
             }
