@@ -1,6 +1,8 @@
 """``memmap``, ``open_memmap``, ``empty``, ``take`` and ``fault_in`` beside numpy's."""
 
 import asyncio
+import contextlib
+import fcntl
 import mmap
 import multiprocessing
 import os
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 import softfault
 from conftest import BUDGET, ROWS, run, served
-from softfault import aio
+from softfault import _arrays, aio
 
 
 @pytest.fixture
@@ -110,6 +112,43 @@ def test_tofile_and_write_to_of_cold_memory(rows, path, tmp_path, data):
         assert out.read_bytes() == np.ascontiguousarray(part).tobytes()
     rows[0, :3].tofile(tmp_path / "text", sep=",")
     assert (tmp_path / "text").read_text() == ",".join(map(str, data[:3]))
+
+
+@pytest.mark.parametrize("room", [1 << 16, _arrays._STEP])
+@pytest.mark.parametrize("drained", [False, True])
+def test_write_to_ends_with_a_part_that_is_short(engine, monkeypatch, room, drained):
+    """Of an array in another order, whose parts are copied one after the other: what was written are its first bytes."""
+    a = engine.empty((4 << 10, 128), "i8", order="F")
+    a[:] = np.arange(a.size).reshape(a.shape)
+    expected, got, copies = a.tobytes(), bytearray(), _arrays._copies
+    assert len(expected) == 4 * _arrays._STEP
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, room)
+    for end in (reading, writing):
+        os.set_blocking(end, False)
+
+    def drain():
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(reading, 1 << 20):
+                got.extend(data)
+
+    def drained_between(plain):
+        for part in copies(plain):
+            drain()
+            yield part
+
+    if drained:
+        monkeypatch.setattr(_arrays, "_copies", drained_between)
+    count = a.write_to(writing)
+    drain()
+    assert count == len(got) == (len(expected) if drained and room == _arrays._STEP else room)
+    assert got == expected[:count]
+    monkeypatch.undo()
+    assert os.write(writing, bytes(room)) == room
+    with pytest.raises(BlockingIOError):
+        a.write_to(writing)
+    for end in (reading, writing):
+        os.close(end)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -37,7 +37,14 @@ class _Methods:
 
     def write_to(self, file):
         """Writes the array's bytes, in C order, to a file or a descriptor; returns the number of bytes."""
-        return sum(_pages.write(file, part) for part in self._parts())
+        done = 0
+        for part in self._parts():
+            count = _pages.write_least(file, part, 0 if done else 1)
+            done += count
+            if count < part.nbytes:
+                # What comes next in the file is the rest of this part.
+                break
+        return done
 
     def _parts(self):
         """The array's bytes in C order, part by part."""
