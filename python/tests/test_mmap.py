@@ -223,6 +223,37 @@ def test_bytes_that_resize_the_map_they_are_for(engine, step):
     assert len(m) == 4096
 
 
+def test_an_iterator_of_a_map_that_changes(tmp_path, engine):
+    """It ends once and for all, as the standard library's."""
+    seen = []
+    for make in (mmap.mmap, engine.mmap):
+        path = tmp_path / "file"
+        path.write_bytes(b"abc")
+        with open(path, "r+b") as file:
+            m = make(file.fileno(), 0)
+        got, longer, shorter, closed = [], iter(m), iter(m), iter(m)
+        for size, some in ((3, longer), (4, longer), (4, shorter), (2, shorter), (5, shorter), (2, closed)):
+            m.resize(size)
+            got.append([outcome(lambda m: next(some), m) for _ in range(3)])
+        m.close()
+        seen.append([*got, list(longer), list(shorter), outcome(lambda m: next(closed), m)])
+    assert seen[0] == seen[1]
+
+
+def test_a_byte_that_an_iterator_could_not_have_is_its_next(tmp_path, engine):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(4096) + b"ab" * 2048)
+    with open(path, "r+b") as file, engine.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as m:
+        bytes_of = iter(m)
+        assert [next(bytes_of) for _ in range(4096)] == [b"\0"] * 4096
+        file.truncate(4096)
+        for _ in range(2):
+            with pytest.raises(OSError):
+                next(bytes_of)
+        file.truncate(4097)
+        assert next(bytes_of) == b"\0"
+
+
 def test_exported_buffers_keep_it_open(path, engine):
     with open(path, "rb") as file:
         m = engine.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -100,6 +100,26 @@ over()
     assert said.endswith("over\n"), said
 
 
+def test_two_threads_of_one_iterator_get_bytes_of_their_own(tmp_path):
+    said = run_held(
+        TWICE
+        + """
+path = os.path.join(folder, "numbered")
+with open(path, "wb") as file:
+    file.write(bytes(range(256)) * 16)
+with open(path, "rb") as file:
+    m = softfault.mmap(file.fileno(), 0, access=softfault.ACCESS_READ, engine=engine)
+bytes_of = iter(m)
+got = twice(lambda: next(bytes_of), lambda: next(bytes_of))
+assert set(got) == {b"\\0", b"\\1"}, got
+assert next(bytes_of) == b"\\2"
+over()
+""",
+        tmp_path,
+    )
+    assert said.endswith("over\n"), said
+
+
 def test_a_call_that_waited_finds_the_map_closed_or_shorter(tmp_path):
     said = run_held(
         TWICE

@@ -4,6 +4,7 @@ use super::Mmap;
 use crate::failure::of_page;
 use crate::lent::{Lent, new_bytes};
 use crate::memory::Memory;
+use core::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -253,15 +254,17 @@ impl Mmap {
     fn __iter__(slf: &Bound<'_, Self>) -> PyResult<Bytes> {
         slf.get().memory()?;
         let map = slf.clone().unbind();
-        Ok(Bytes { map, next: 0 })
+        let next = AtomicIsize::new(0);
+        Ok(Bytes { map, next })
     }
 }
 
 /// A map's bytes one by one, each as bytes, as the standard library has it.
-#[pyclass(module = "softfault._native")]
+#[pyclass(frozen, module = "softfault._native")]
 pub(super) struct Bytes {
     map: Py<Mmap>,
-    next: usize,
+    /// The index of the next one, or -1 behind the last. Relaxed: it is changed by a thread that has the interpreter's lock.
+    next: AtomicIsize,
 }
 
 #[pymethods]
@@ -270,13 +273,25 @@ impl Bytes {
         slf
     }
 
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let memory = self.map.get().memory()?;
-        if self.next >= memory.len() {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        if self.next.load(Relaxed) < 0 {
             return Ok(None);
         }
-        let byte = byte(py, &memory, self.next)?;
-        self.next += 1;
-        Ok(Some(PyBytes::new(py, &[byte])))
+        let memory = self.map.get().memory()?;
+        let at = self.next.load(Relaxed);
+        let index = usize::try_from(at).ok().filter(|&at| at < memory.len());
+        let Some(index) = index else {
+            // For good, also if the map becomes longer.
+            self.next.store(-1, Relaxed);
+            return Ok(None);
+        };
+        // Before the copy, during which other threads run: none of them gets the same byte.
+        self.next.store(at + 1, Relaxed);
+        let copied = byte(py, &memory, index);
+        if copied.is_err() {
+            // The byte is the next one again, unless another thread has taken one meanwhile.
+            let _ = self.next.compare_exchange(at + 1, at, Relaxed, Relaxed);
+        }
+        Ok(Some(PyBytes::new(py, &[copied?])))
     }
 }
