@@ -134,6 +134,34 @@ def test_the_default_engine_follows_the_environment(tmp_path):
     assert run(code, SOFTFAULT_SWAP="/tmp:much").stdout.startswith("SOFTFAULT_SWAP=/tmp:much: ")
 
 
+def test_the_default_engine_is_asked_for_while_its_thread_makes_it():
+    """By a handler of a signal, for example, which runs in between."""
+    said = run("""
+import signal, sys
+import softfault
+inner = []
+signal.signal(signal.SIGUSR1, lambda *_: inner.append(softfault.current_engine()))
+def in_the_midst(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "_warn_once" and not inner:
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGUSR1)
+# One that waits for itself ends here.
+signal.alarm(120)
+for child in ("the process itself", "a child of fork"):
+    sys.setprofile(in_the_midst)
+    outer = softfault.current_engine()
+    assert inner == [outer] and softfault.current_engine() is outer
+    if child == "the process itself":
+        import os
+        softfault._engine._default = None
+        inner.clear()
+        if pid := os.fork():
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+print("over")
+""").stdout
+    assert said == "over\n"
+
+
 def test_plain_calls_work_by_messages(path, tmp_path):
     """os.write of cold memory, where the system allows faults of the kernel's own to be served."""
     code = """

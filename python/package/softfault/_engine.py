@@ -156,12 +156,13 @@ class Engine:
 _entered: contextvars.ContextVar = contextvars.ContextVar("softfault.engines", default=())
 _default: Engine | None = None
 _default_memory = None
-_making = threading.Lock()
+#: A signal's handler, a finalizer or a warning's may ask for the engine in the thread that makes it: so it may be locked again.
+_making = threading.RLock()
 
 
 def _new_lock():
     global _making
-    _making = threading.Lock()
+    _making = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -196,7 +197,10 @@ def current_engine() -> Engine:
                 if memory is None:
                     memory = _variable("SOFTFAULT_MEMORY", _size)
                 _variable("SOFTFAULT_SWAP", _swap)
-                _default = Engine(memory=memory, swap=os.environ.get("SOFTFAULT_SWAP"))
+                made = Engine(memory=memory, swap=os.environ.get("SOFTFAULT_SWAP"))
+                # Unless code that ran in between has made one.
+                if _default is None:
+                    _default = made
     return _default
 
 
