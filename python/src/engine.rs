@@ -315,10 +315,12 @@ pub(crate) fn of_map(py: Python<'_>, named: Option<&Bound<'_, PyAny>>) -> PyResu
             function.bind(py).call0()?
         }
     };
-    let native = object.getattr("_native").map_err(|_| {
+    let wrong = || {
         PyTypeError::new_err("engine must be a softfault.Engine, or None for the current engine")
-    })?;
-    native.cast_into::<Engine>()?.get().here(py)
+    };
+    let native = object.getattr_opt("_native")?.ok_or_else(wrong)?;
+    let native = native.cast_into::<Engine>().map_err(|_| wrong())?;
+    native.get().here(py)
 }
 
 /// A number of bytes, with K, M, G or T (powers of 1024) behind it.

@@ -223,6 +223,49 @@ def test_bytes_that_resize_the_map_they_are_for(engine, step):
     assert len(m) == 4096
 
 
+class Fails:
+    def __init__(self, error):
+        self.error = error
+
+    def __index__(self):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "value", [Fails(error) for error in (KeyboardInterrupt(), RuntimeError(), OverflowError("own"), IndexError(), ValueError())]
+    + [2**100, -(2**100), 2**64, 300, -1, 1.5, "1", b"1", object, slice(0, 1), True, np.int64(7), np.uint8(200), np.int64(300)],
+    ids=lambda value: repr(getattr(value, "error", value)),
+)  # fmt: skip
+def test_numbers_that_are_none_or_too_large(engine, value):
+    """Exceptions of their own are raised as they are; others are the standard library's, with its text."""
+    names = ["m[i]", "m[i:]", "m[i] =", "m[0] =", "write_byte", "read", "seek", "move", "find", "madvise", "resize", "flush"]
+    calls = [
+        lambda m: m[value],
+        lambda m: m[value:],
+        lambda m: m.__setitem__(value, 1),
+        lambda m: m.__setitem__(0, value),
+        lambda m: m.write_byte(value),
+        lambda m: m.read(value),
+        lambda m: m.seek(value) and None,
+        lambda m: m.move(0, value, 1),
+        lambda m: m.find(b"a", value),
+        lambda m: m.madvise(mmap.MADV_WILLNEED, 0, value),
+        lambda m: m.resize(value),
+        lambda m: m.flush(0, value),
+    ]
+    for name, call in zip(names, calls):
+        seen = []
+        for make in (mmap.mmap, engine.mmap):
+            with make(-1, 4096, flags=mmap.MAP_PRIVATE) as m:
+                m[:] = bytes(range(256)) * 16
+                try:
+                    got = call(m)
+                except BaseException as error:
+                    got = type(error), str(error) if name in ("m[i]", "m[0] =") else ""
+                seen.append((got, m.tell(), m[:]))
+        assert seen[0] == seen[1], name
+
+
 def test_an_iterator_of_a_map_that_changes(tmp_path, engine):
     """It ends once and for all, as the standard library's."""
     seen = []

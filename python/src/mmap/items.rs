@@ -6,9 +6,9 @@ use crate::lent::{Lent, new_bytes};
 use crate::memory::Memory;
 use core::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PySlice};
+use pyo3::types::{PyBytes, PySlice};
+use pyo3::{PyTypeInfo, ffi};
 
 /// The requested item.
 enum Item {
@@ -36,18 +36,24 @@ impl Item {
         if let Ok(slice) = index.cast::<PySlice>() {
             return Slice::of(slice).map(Self::Slice);
         }
-        let has_index = index.is_instance_of::<PyInt>() || index.hasattr("__index__")?;
-        if !has_index {
-            return Err(PyTypeError::new_err("mmap indices must be integers"));
-        }
-        let index = index.extract::<isize>().map_err(|error| {
-            let is_large = error.is_instance_of::<pyo3::exceptions::PyOverflowError>(index.py());
-            match is_large {
-                true => PyIndexError::new_err("cannot fit 'int' into an index-sized integer"),
-                false => error,
-            }
-        })?;
+        let index = number::<PyIndexError>(index, "mmap indices must be integers")?;
         Ok(Self::One(index))
+    }
+}
+
+/// The number that an object is by its `__index__`, whose own exceptions are raised. One that is too large is an `E`, and an object
+/// that is no number a TypeError of the text.
+fn number<E: PyTypeInfo>(object: &Bound<'_, PyAny>, text: &'static str) -> PyResult<isize> {
+    let (py, pointer) = (object.py(), object.as_ptr());
+    // SAFETY: only looks at the object's class.
+    if unsafe { ffi::PyIndex_Check(pointer) } == 0 {
+        return Err(PyTypeError::new_err(text));
+    }
+    // SAFETY: an object, and the class of an exception.
+    let number = unsafe { ffi::PyNumber_AsSsize_t(pointer, py.get_type::<E>().as_ptr()) };
+    match (number, PyErr::take(py)) {
+        (-1, Some(error)) => Err(error),
+        _ => Ok(number),
     }
 }
 
@@ -211,10 +217,8 @@ impl Mmap {
         match Item::of(index)? {
             Item::One(index) => {
                 offset(index, &*self.memory()?)?;
-                if !value.hasattr("__index__")? {
-                    return Err(PyTypeError::new_err("mmap item value must be an int"));
-                }
-                let value = value.extract::<u8>().map_err(|_| {
+                let value = number::<PyTypeError>(value, "mmap item value must be an int")?;
+                let value = u8::try_from(value).map_err(|_| {
                     PyValueError::new_err("mmap item value must be in range(0, 256)")
                 })?;
                 let memory = self.writable()?;
