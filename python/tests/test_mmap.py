@@ -117,7 +117,7 @@ def operations(seed, size):
                 lambda m, n=draw.randrange(-1, 3 * size) or 1: m.resize(n),
                 lambda m: m.size(),
                 lambda m, i=draw.choice([-1, 0, 4096, size * 4]), o=mmap.MADV_WILLNEED: m.madvise(o, i),
-                lambda m, i=at(): next(iter(m)) if i else None,
+                lambda m, i=at(): next(iter(m)) if i else next(reversed(m)),
             ]
         )
         yield drawn, f"{drawn.__code__.co_names} {str(drawn.__defaults__)[:60]}"
@@ -266,7 +266,8 @@ def test_numbers_that_are_none_or_too_large(engine, value):
         assert seen[0] == seen[1], name
 
 
-def test_an_iterator_of_a_map_that_changes(tmp_path, engine):
+@pytest.mark.parametrize("over", [iter, reversed])
+def test_an_iterator_of_a_map_that_changes(tmp_path, engine, over):
     """It ends once and for all, as the standard library's."""
     seen = []
     for make in (mmap.mmap, engine.mmap):
@@ -274,12 +275,12 @@ def test_an_iterator_of_a_map_that_changes(tmp_path, engine):
         path.write_bytes(b"abc")
         with open(path, "r+b") as file:
             m = make(file.fileno(), 0)
-        got, longer, shorter, closed = [], iter(m), iter(m), iter(m)
+        got, longer, shorter, closed = [], over(m), over(m), over(m)
         for size, some in ((3, longer), (4, longer), (4, shorter), (2, shorter), (5, shorter), (2, closed)):
             m.resize(size)
             got.append([outcome(lambda m: next(some), m) for _ in range(3)])
         m.close()
-        seen.append([*got, list(longer), list(shorter), outcome(lambda m: next(closed), m)])
+        seen.append([*got, list(longer), list(shorter), outcome(lambda m: next(closed), m), outcome(reversed, m)])
     assert seen[0] == seen[1]
 
 

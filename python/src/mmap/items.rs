@@ -257,9 +257,12 @@ impl Mmap {
 
     fn __iter__(slf: &Bound<'_, Self>) -> PyResult<Bytes> {
         slf.get().memory()?;
-        let map = slf.clone().unbind();
-        let next = AtomicIsize::new(0);
-        Ok(Bytes { map, next })
+        Ok(Bytes::new(slf, 0, 1))
+    }
+
+    fn __reversed__(slf: &Bound<'_, Self>) -> PyResult<Bytes> {
+        let len = slf.get().memory()?.len();
+        Ok(Bytes::new(slf, len as isize - 1, -1))
     }
 }
 
@@ -269,6 +272,18 @@ pub(super) struct Bytes {
     map: Py<Mmap>,
     /// The index of the next one, or -1 behind the last. Relaxed: it is changed by a thread that has the interpreter's lock.
     next: AtomicIsize,
+    /// From one to the next. Immutable.
+    step: isize,
+}
+
+impl Bytes {
+    fn new(map: &Bound<'_, Mmap>, first: isize, step: isize) -> Self {
+        Self {
+            map: map.clone().unbind(),
+            next: AtomicIsize::new(first),
+            step,
+        }
+    }
 }
 
 #[pymethods]
@@ -290,11 +305,12 @@ impl Bytes {
             return Ok(None);
         };
         // Before the copy, during which other threads run: none of them gets the same byte.
-        self.next.store(at + 1, Relaxed);
+        let after = at + self.step;
+        self.next.store(after, Relaxed);
         let copied = byte(py, &memory, index);
         if copied.is_err() {
             // The byte is the next one again, unless another thread has taken one meanwhile.
-            let _ = self.next.compare_exchange(at + 1, at, Relaxed, Relaxed);
+            let _ = self.next.compare_exchange(after, at, Relaxed, Relaxed);
         }
         Ok(Some(PyBytes::new(py, &[copied?])))
     }
