@@ -1,13 +1,25 @@
 //! A map's memory, kept for one call.
 
+use crate::maps;
 use crate::memory::Memory;
+use core::cell::Cell;
+use core::marker::PhantomData;
 use core::ops::Deref;
 use pyo3::prelude::*;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
+
+thread_local! {
+    /// How many memories this thread keeps.
+    static KEPT: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Keeps the memory of a map for a call, if another thread closes the map meanwhile. Whoever has the last reference unmaps it, which may
 /// write back dirty pages: without the interpreter's lock.
-pub(crate) struct Held(Option<Arc<Memory>>);
+pub(crate) struct Held {
+    memory: Option<Arc<Memory>>,
+    /// It stays with its thread, which counts it.
+    _thread: PhantomData<MutexGuard<'static, ()>>,
+}
 
 impl Held {
     /// True if both are of one map.
@@ -18,7 +30,11 @@ impl Held {
 
 impl From<Arc<Memory>> for Held {
     fn from(memory: Arc<Memory>) -> Self {
-        Self(Some(memory))
+        KEPT.set(KEPT.get() + 1);
+        Self {
+            memory: Some(memory),
+            _thread: PhantomData,
+        }
     }
 }
 
@@ -26,14 +42,33 @@ impl Deref for Held {
     type Target = Memory;
 
     fn deref(&self) -> &Memory {
-        self.0.as_ref().expect("kept until it is dropped")
+        self.memory.as_ref().expect("kept until it is dropped")
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(memory) = self.0.take().and_then(Arc::into_inner) {
+        KEPT.set(KEPT.get() - 1);
+        if let Some(memory) = self.memory.take().and_then(Arc::into_inner) {
             drop_detached(memory);
+        }
+    }
+}
+
+/// In a child of fork: gives back what threads of the parent kept for calls that they were in. Those threads are not here to do that, and a
+/// map could be neither resized nor unmapped. Not if this thread forks within a call of its own (in a callback, or a
+/// signal's handler), since its references are not told from theirs.
+#[pyfunction]
+pub(crate) fn give_back_for_others() {
+    if KEPT.get() > 0 {
+        return;
+    }
+    for memory in maps::all() {
+        // Beside the map's own, and the one here.
+        for _ in 2..Arc::strong_count(&memory) {
+            // SAFETY: a `Held` of another thread has this reference, and that thread never runs again. All references come and go under
+            // the interpreter's lock, which the thread that forks has: none is half taken.
+            unsafe { Arc::decrement_strong_count(Arc::as_ptr(&memory)) };
         }
     }
 }

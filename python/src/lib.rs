@@ -16,7 +16,8 @@
 //!
 //! **The interpreter's lock** is let go around everything that may wait for a disk (`tests/test_lock.py`), and none of our own mutexes
 //! is held then: all of them are taken and released by a thread that has the interpreter's lock. So a child of `os.fork` finds
-//! them free. One is taken without that lock: a thread that builds a process's engine has it, and a child builds its own.
+//! them free, and knows which references to maps are those of threads that it does not have (`held`). One is taken without that lock:
+//! a thread that builds a process's engine has it, and a child builds its own.
 
 #[cfg(target_os = "linux")]
 mod calls;
@@ -64,6 +65,7 @@ mod _native {
     use super::{
         calls::{get, put, read_into, write_from},
         engine::{Engine, get_in_front, parse_size, set_current},
+        held::give_back_for_others,
         mmap::Mmap,
         pages::{bring_in, is_served, place_of, take_rows},
     };

@@ -40,6 +40,12 @@ pub(crate) fn leave(memory: &Arc<Memory>) {
     }
 }
 
+/// The memory of each open map.
+pub(crate) fn all() -> Vec<Arc<Memory>> {
+    let maps = lock();
+    maps.values().flatten().filter_map(Weak::upgrade).collect()
+}
+
 /// The map that has all of some addresses, and their offsets in it.
 pub(crate) fn find(addresses: Range<usize>) -> Option<(Held, Range<usize>)> {
     let maps = lock();

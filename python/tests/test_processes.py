@@ -105,6 +105,97 @@ with served():
 """, path)
 
 
+@pytest.mark.filterwarnings("ignore:This process")
+@pytest.mark.parametrize("kind", ["private", "shared", "file", "file of the kernel's", "private file"])
+def test_a_fork_while_a_thread_is_in_a_call(tmp_path, kind):
+    """The child resizes its map, and closing it gives its memory up, though the threads that were in calls on it are not there to end those."""
+    run(f"""
+import errno, mmap, os, sys, threading, traceback
+import softfault
+from conftest import served
+kind, size = {kind!r}, 1 << 20
+engine = served(coherence="kernel" if kind == "file of the kernel's" else "engine")
+if "file" in kind:
+    with open(sys.argv[1], "w+b") as file:
+        file.write(b"ab" * (size // 2))
+        file.flush()
+        m = engine.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE if "private" in kind else mmap.MAP_SHARED)
+else:
+    m = engine.mmap(-1, size, flags=mmap.MAP_PRIVATE if kind == "private" else mmap.MAP_SHARED)
+    m[:] = b"ab" * (size // 2)
+address = softfault._native.place_of(m)[0]
+def resident():
+    "Whether the mapping that has the address has pages."
+    with open("/proc/self/smaps") as lines:
+        has_it = False
+        for first, second, *_ in map(str.split, lines):
+            if "-" in first:
+                start, end = (int(end, 16) for end in first.split("-"))
+                has_it = start <= address < end
+            elif has_it and first == "Rss:":
+                return second != "0"
+    return False
+pipes, threads = [os.pipe() for _ in range(2)], []
+for _, writing in pipes:
+    threads.append(threading.Thread(target=m.write_to, args=(writing,), daemon=True))
+    threads[-1].start()
+for reading, _ in pipes:
+    # A thread is in its call now, since what it writes does not fit in the pipe.
+    assert os.read(reading, 1) == b"a"
+def child():
+    global address
+    try:
+        m.resize(size // 2)
+        assert "file" not in kind and len(m) == size // 2
+        address = softfault._native.place_of(m)[0]
+    except OSError as error:
+        # It is the parent's, whether it has other threads or not.
+        assert "file" in kind and error.errno == errno.EOPNOTSUPP
+    with memoryview(m) as view:
+        assert bytes(view[: size // 2]) == b"ab" * (size // 4) and resident()
+    m.close()
+    # A window of the engine's stays, with the pages that are the file's.
+    assert kind == "file" or not resident()
+if (pid := os.fork()) == 0:
+    try:
+        child()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+for (reading, writing), thread in zip(pipes, threads):
+    left = size - 1
+    while left:
+        left -= len(os.read(reading, left))
+    thread.join()
+assert m[2:4] == b"ab"
+m.close()
+""", tmp_path / "file")
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_a_fork_in_a_call_s_own_callback(tmp_path):
+    """Leaves the child the memory that its thread is using."""
+    run("""
+import mmap, os
+from conftest import served
+m = served().mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE)
+pid = None
+def progress(*_):
+    global pid
+    if pid is None:
+        pid = os.fork()
+        if pid == 0:
+            m.close()
+m.populate(progress=progress)
+if pid == 0:
+    os._exit(0 if m.closed else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert m[:2] == bytes(2)
+""")
+
+
 @pytest.mark.parametrize("when", ["before", "after", "both"])
 def test_faulthandler(path, when):
     done = run(CHECKS + f"""

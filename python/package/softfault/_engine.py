@@ -160,14 +160,15 @@ _default_memory = None
 _making = threading.RLock()
 
 
-def _new_lock():
+def _in_child():
+    """Threads of the parent, which the child does not have, may have made the engine, or have been in a map's call."""
     global _making
     _making = threading.RLock()
+    native.give_back_for_others()
 
 
 if hasattr(os, "register_at_fork"):
-    # A thread of the parent may have held it.
-    os.register_at_fork(after_in_child=_new_lock)
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def _variable(name, parse):

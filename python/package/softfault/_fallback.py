@@ -100,6 +100,10 @@ def get_in_front():
     pass
 
 
+def give_back_for_others():
+    pass
+
+
 def is_served(_start, _length):
     return False
 
