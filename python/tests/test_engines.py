@@ -162,6 +162,26 @@ print("over")
     assert said == "over\n"
 
 
+def test_a_budget_that_is_set_while_another_thread_makes_the_default_engine():
+    said = run("""
+import sys, threading
+import softfault
+other = threading.Thread(target=softfault.set_memory, args=("24M",))
+def in_the_midst(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "_warn_once":
+        sys.setprofile(None)
+        other.start()
+        # It has to wait, and may be over only if it did not.
+        other.join(1)
+softfault.set_memory("32M")
+sys.setprofile(in_the_midst)
+softfault.current_engine()
+other.join()
+print(softfault.stats()["memory_bytes"] >> 20)
+""").stdout
+    assert said == "24\n"
+
+
 def test_plain_calls_work_by_messages(path, tmp_path):
     """os.write of cold memory, where the system allows faults of the kernel's own to be served."""
     code = """

@@ -209,9 +209,11 @@ def set_memory(size):
     """Sets the budget of the process's default engine: a number of bytes, or a text such as "1G"."""
     global _default_memory
     size = _size(size)
-    if _default is not None:
-        _default.set_memory(size)
-    _default_memory = size
+    # An engine that another thread is making has been given its budget.
+    with _making:
+        if _default is not None:
+            _default.set_memory(size)
+        _default_memory = size
 
 
 def stats() -> dict:
