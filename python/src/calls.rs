@@ -1,6 +1,6 @@
 //! System calls on memory that may not be there: pages are brought in, and kept, for as long as the kernel uses them.
 
-use crate::failure::{handle_signals, is_of_a_handler, of_page, raised};
+use crate::failure::{handle_signals, of_page, raised};
 use crate::lent::{Lent, new_bytes};
 use crate::maps;
 use core::mem::ManuallyDrop;
@@ -21,28 +21,23 @@ pub(crate) fn lent_file(fd: i32) -> PyResult<ManuallyDrop<File>> {
     Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }))
 }
 
-/// How many bytes went through; an error only where they are fewer than `least`, or where a signal's handler raised it.
-pub(crate) fn count((count, done): (usize, io::Result<()>), least: usize) -> PyResult<usize> {
+/// How many bytes went through. An error is raised, also one behind some bytes: a reader would take fewer bytes for the file's end, and a
+/// writer may not look. But a descriptor that does not wait has given or taken what it could.
+pub(crate) fn count((count, done): (usize, io::Result<()>)) -> PyResult<usize> {
     match done {
-        Err(error) if count < least || is_of_a_handler(&error) => Err(raised(error)),
+        Err(error) if count == 0 || error.kind() != io::ErrorKind::WouldBlock => Err(raised(error)),
         _ => Ok(count),
     }
 }
 
-/// Writes a buffer to a descriptor, in as many calls as it takes; answers how many bytes were written, which are fewer than
-/// the buffer's only with an error behind them. It is raised where they are fewer than `least`.
+/// Writes a buffer to a descriptor, in as many calls as it takes; answers how many bytes were written.
 #[pyfunction]
-pub(crate) fn write_from(
-    py: Python<'_>,
-    fd: i32,
-    buffer: &Bound<'_, PyAny>,
-    least: usize,
-) -> PyResult<usize> {
+pub(crate) fn write_from(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
     let lent = Lent::to_read(buffer)?;
     let file = lent_file(fd)?;
     let (start, len) = lent.place();
     if let Some((memory, part)) = maps::of_buffer((start, len))? {
-        return count(py.detach(|| memory.write_to(part, &file)), least);
+        return count(py.detach(|| memory.write_to(part, &file)));
     }
     let done = py.detach(|| {
         // SAFETY: the buffer's bytes, which stay as long as it is lent.
@@ -62,7 +57,7 @@ pub(crate) fn write_from(
         }
         (len, Ok(()))
     });
-    count(done, least)
+    count(done)
 }
 
 /// Fills a buffer from a descriptor, in as many calls as it takes; answers how many bytes there were.
@@ -72,7 +67,7 @@ pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> P
     let file = lent_file(fd)?;
     let (start, len) = lent.place();
     if let Some((memory, part)) = maps::of_buffer((start, len))? {
-        return count(py.detach(|| memory.fill_from(part, &file)), 1);
+        return count(py.detach(|| memory.fill_from(part, &file)));
     }
     let done = py.detach(|| {
         // SAFETY: the buffer's bytes, which stay as long as it is lent, and may be written to.
@@ -93,7 +88,7 @@ pub(crate) fn read_into(py: Python<'_>, fd: i32, buffer: &Bound<'_, PyAny>) -> P
         }
         (filled, Ok(()))
     });
-    count(done, 1)
+    count(done)
 }
 
 /// Some of a buffer's bytes, from an offset on: of memory of a map, which may have to be read.

@@ -44,11 +44,6 @@ pub(crate) fn handle_signals() -> io::Result<()> {
     handled.unwrap_or(Ok(())).map_err(io::Error::other)
 }
 
-/// True if a handler of a signal has raised an exception.
-pub(crate) fn is_of_a_handler(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<PyErr>())
-}
-
 /// The exception of a page that cannot be had.
 pub(crate) fn of_page(error: FaultError) -> PyErr {
     let errno = match error {

@@ -144,6 +144,10 @@ def test_write_to_ends_with_a_part_that_is_short(engine, monkeypatch, room, drai
     assert count == len(got) == (len(expected) if drained and room == _arrays._STEP else room)
     assert got == expected[:count]
     monkeypatch.undo()
+    with open(writing, "wb", closefd=False) as file, pytest.raises(BlockingIOError) as error:
+        a.tofile(file)
+    assert error.value.characters_written == room
+    drain()
     assert os.write(writing, bytes(room)) == room
     with pytest.raises(BlockingIOError):
         a.write_to(writing)

@@ -12,7 +12,7 @@ import tempfile
 import numpy as np
 import pytest
 import softfault
-from conftest import served
+from conftest import run, served
 
 SIZE = (2 << 20) + 77
 
@@ -122,6 +122,54 @@ def test_bytes_for_a_file_s_own_write_that_cannot_be_read(tmp_path):
         with pytest.raises(OSError), memoryview(m) as view:
             softfault.write(out, view[8192:])
         assert out.getvalue() == b""
+
+
+def test_an_error_behind_some_bytes_is_raised(tmp_path):
+    """Fewer bytes are the file's end, or those that a descriptor which does not wait could take."""
+    run(
+        """
+import contextlib, errno, mmap, os, resource, sys
+import softfault
+from conftest import served
+engine = served(coherence="engine")
+size, folder = 4 << 20, sys.argv[1]
+m = engine.mmap(-1, size, flags=mmap.MAP_PRIVATE)
+path = os.path.join(folder, "half")
+with open(path, "w+b") as file:
+    file.truncate(size)
+    cut = engine.mmap(file.fileno(), 0)
+    file.truncate(size // 2)
+zeros = os.open("/dev/zero", os.O_RDWR)
+for call in (lambda: cut.read_from(zeros), lambda: softfault.readinto(zeros, cut)):
+    try:
+        sys.exit(f"no error: {call()} of {size}")
+    except OSError as error:
+        assert error.errno == errno.EFAULT, error
+resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20))
+for call, expected in (
+    (lambda out: m.write_to(out.fileno()), errno.EFBIG),
+    (lambda out: softfault.write(out, m), errno.EFBIG),
+    (lambda out: softfault.write(out, bytes(size)), errno.EFBIG),
+    (lambda out: cut.write_to(out.fileno()), errno.EFAULT),
+    (lambda out: softfault.write(out, cut), errno.EFAULT),
+):
+    with open(os.path.join(folder, "out"), "wb") as out:
+        try:
+            sys.exit(f"no error: {call(out)} of {size}")
+        except OSError as error:
+            assert error.errno == expected, error
+# A pipe that does not wait.
+reading, writing = os.pipe()
+for end in (reading, writing):
+    os.set_blocking(end, False)
+most = m.write_to(writing)
+assert 0 < most < size and m.read_from(reading) == most
+assert softfault.write(writing, m) == most == softfault.readinto(reading, m)
+with contextlib.suppress(BlockingIOError):
+    sys.exit(f"no error: {m.read_from(reading)}")
+""",
+        tmp_path,
+    )
 
 
 def test_writes_that_take_less_than_they_are_given():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import mmap as _standard
 import operator
@@ -39,7 +40,12 @@ class _Methods:
         """Writes the array's bytes, in C order, to a file or a descriptor; returns the number of bytes."""
         done = 0
         for part in self._parts():
-            count = _pages.write_least(file, part, 0 if done else 1)
+            try:
+                count = _pages.write(file, part)
+            except BlockingIOError:
+                if done == 0:
+                    raise
+                break
             done += count
             if count < part.nbytes:
                 # What comes next in the file is the rest of this part.
@@ -76,8 +82,9 @@ class _Methods:
         return None
 
     def _write_all(self, fd):
-        for part in self._parts():
-            _pages.write_least(fd, part, part.nbytes)
+        done = self.write_to(fd)
+        if done < self.nbytes:
+            raise BlockingIOError(errno.EAGAIN, f"{self.nbytes} bytes requested and {done} written", done)
 
     def _take_if_rows(self, index):
         """The rows that an array of indices means, or None."""

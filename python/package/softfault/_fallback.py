@@ -125,7 +125,7 @@ def _flat(buffer):
     return view.cast("B") if view.nbytes else memoryview(bytearray())
 
 
-def write_from(fd, buffer, _least):
+def write_from(fd, buffer):
     with _flat(buffer) as view:
         done = 0
         while done < len(view):

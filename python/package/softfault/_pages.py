@@ -127,24 +127,20 @@ def _descriptor(file, method):
 def write(file, buffer):
     """Writes a buffer to a file or a descriptor, in as many calls as needed; memory of a map need not be resident.
 
-    ``os.write`` of such memory may write fewer bytes, or fail with EFAULT. Returns the number of bytes written. Files of
+    ``os.write`` of such memory may write fewer bytes, or fail with EFAULT. Returns the number of bytes written, which are
+    fewer only if the file does not wait (``os.set_blocking``): an error is raised, also where it came behind some bytes. Files of
     Python's, but those of the module io over a descriptor, get the bytes by their ``write``.
     """
-    return write_least(file, buffer, 1)
-
-
-def write_least(file, buffer, least):
-    """As :func:`write`. An error of a descriptor is raised only where fewer than ``least`` bytes were written before it."""
     is_buffer = type(file) in _BUFFERS and type(file.raw) is io.FileIO
     if is_buffer and file.writable():
         file.flush()
         file = file.raw
     fd = _descriptor(file, "write")
-    return _by_writes(file, buffer) if fd is None else native.write_from(fd, buffer, least)
+    return _by_writes(file, buffer) if fd is None else native.write_from(fd, buffer)
 
 
 def readinto(file, buffer):
-    """Fills a buffer from a file or a descriptor; answers how many bytes there were.
+    """Fills a buffer from a file or a descriptor; answers how many bytes there were: fewer at the file's end, or if it does not wait.
 
     ``file.readinto`` into memory of a map that is not there fails with EFAULT. Files of Python's, but unbuffered ones
     over a descriptor, are read by their ``read``.

@@ -99,7 +99,7 @@ impl Mmap {
         Ok(())
     }
 
-    /// Writes a part to a descriptor; returns the number of bytes written.
+    /// Writes a part to a descriptor; returns the number of bytes written, which are fewer only if the descriptor does not wait.
     #[pyo3(signature = (fd, start=0, length=None))]
     fn write_to(
         &self,
@@ -110,10 +110,10 @@ impl Mmap {
     ) -> PyResult<usize> {
         let (memory, part) = self.with_part(start, length)?;
         let file = lent_file(fd)?;
-        count(py.detach(|| memory.write_to(part, &file)), 1)
+        count(py.detach(|| memory.write_to(part, &file)))
     }
 
-    /// Fills a part from a descriptor; returns the number of bytes read.
+    /// Fills a part from a descriptor; returns the number of bytes read, which are fewer at the file's end, or if the descriptor does not wait.
     #[pyo3(signature = (fd, start=0, length=None))]
     fn read_from(
         &self,
@@ -125,7 +125,7 @@ impl Mmap {
         self.writable()?;
         let (memory, part) = self.with_part(start, length)?;
         let file = lent_file(fd)?;
-        count(py.detach(|| memory.fill_from(part, &file)), 1)
+        count(py.detach(|| memory.fill_from(part, &file)))
     }
 
     /// Brings the whole map into memory, where it stays until `unlock`: system calls may use it.
