@@ -41,18 +41,6 @@ impl KeptRange {
         })
     }
 
-    /// Another part of the same map, kept in the same way.
-    fn again(&self, range: Range<usize>) -> Result<Self, FaultError> {
-        let offsets = kept_offsets(&self.map, &range);
-        let kept = self.map.keep(offsets, self.why == KeepReason::Locked)?;
-        Ok(Self {
-            range,
-            why: self.why,
-            map: self.map.clone(),
-            kept,
-        })
-    }
-
     /// True if it is a part of this map.
     pub(super) fn is_of(&self, map: &Arc<MmapRaw>) -> bool {
         Arc::ptr_eq(&self.map, map)
@@ -67,8 +55,50 @@ impl KeptRange {
     }
 
     pub(super) fn release(self) {
+        if self.is_parents() {
+            // Nothing is kept by it here, and the same pages may be by something else.
+            return core::mem::forget(self.kept);
+        }
         // SAFETY: kept of this map; a map is remapped only when nothing of it is kept.
         unsafe { self.map.release(self.kept) };
+    }
+
+    fn is_parents(&self) -> bool {
+        match self.why {
+            KeepReason::Pinned | KeepReason::Locked => false,
+            KeepReason::PinnedByParent | KeepReason::LockedByParent => true,
+        }
+    }
+
+    /// Unlocks pages of it. The others stay locked, each part of them by itself; after an error all of it is as it was.
+    fn unlock(self, pages: &[Range<usize>]) -> Result<Vec<Self>, (Self, FaultError)> {
+        debug_assert_eq!(self.why, KeepReason::Locked);
+        let Self {
+            range,
+            why,
+            map,
+            kept,
+        } = self;
+        let mut rest = vec![range.clone()];
+        for pages in pages {
+            rest = without(&rest, pages);
+        }
+        let offsets: Vec<_> = rest.iter().map(|rest| kept_offsets(&map, rest)).collect();
+        let of = |range, kept| Self {
+            range,
+            why,
+            map: map.clone(),
+            kept,
+        };
+        // SAFETY: as in `release`.
+        match unsafe { map.release_but(kept, &offsets) } {
+            Ok(kept) => Ok(rest
+                .into_iter()
+                .zip(kept)
+                .map(|(rest, kept)| of(rest, kept))
+                .collect()),
+            Err((kept, error)) => Err((of(range, kept), error)),
+        }
     }
 
     /// Enters the kept range into the table; if its pages were unmapped meanwhile, releases it.
@@ -238,21 +268,15 @@ pub(crate) fn unlock(pages: &Range<usize>) -> Result<(), Failure> {
     let taken = change().take_kept(pages, KeepReason::Locked);
     let mut unlocked = Ok(());
     for kept in taken {
-        // The remaining parts are kept before the whole is released.
-        let rest = without(core::slice::from_ref(&kept.range), pages);
-        let rest: Result<Vec<_>, _> = rest.into_iter().map(|rest| kept.again(rest)).collect();
-        match rest {
-            Ok(rest) => {
-                for rest in rest {
-                    let _ = rest.enter();
-                }
-                kept.release();
-            }
-            Err(error) => {
-                let _ = kept.enter();
-                unlocked = Err(error.into());
-            }
+        let (left, error) = match kept.unlock(core::slice::from_ref(pages)) {
+            Ok(rest) => (rest, None),
+            Err((kept, error)) => (vec![kept], Some(error)),
+        };
+        for kept in left {
+            // Pages that were unmapped meanwhile are released.
+            let _ = kept.enter();
         }
+        unlocked = error.map_or(unlocked, |error| Err(error.into()));
     }
     unlocked
 }
@@ -260,21 +284,14 @@ pub(crate) fn unlock(pages: &Range<usize>) -> Result<(), Failure> {
 /// Releases the kept ranges of pages that are mapped no more; locked pages beside them stay locked, as far as possible.
 pub(super) fn unmapped(kept: Vec<KeptRange>, gone: &[Range<usize>]) {
     for kept in kept {
-        let mut rest = match kept.why {
-            KeepReason::Locked => vec![kept.range.clone()],
-            KeepReason::Pinned | KeepReason::PinnedByParent | KeepReason::LockedByParent => {
-                Vec::new()
-            }
-        };
-        for gone in gone {
-            rest = without(&rest, gone);
+        if kept.why != KeepReason::Locked {
+            kept.release();
+            continue;
         }
-        for rest in rest {
-            if let Ok(rest) = kept.again(rest) {
-                let _ = rest.enter();
-            }
+        match kept.unlock(gone) {
+            Ok(rest) => rest.into_iter().for_each(|rest| _ = rest.enter()),
+            Err((kept, _)) => kept.release(),
         }
-        kept.release();
     }
 }
 

@@ -363,3 +363,32 @@ fn a_child_does_not_know_maps_that_it_does_not_inherit() {
         unmap(map, 4 * PAGE);
     }
 }
+
+/// A parent's lock is none of the child's: it ends with the pages, and leaves the child's own lock as it is.
+#[test]
+fn a_child_keeps_what_it_has_locked_where_its_parent_has() {
+    let _turn = crate::twin::turn();
+    let made = file(8 * PAGE);
+    for arguments in crate::kept::kernels_kinds(&made, 8) {
+        let map = arguments.ours(crate::twin::DEFAULT).unwrap();
+        assert_eq!(softfault_mlock(map, 8 * PAGE), 0);
+        let locked = || crate::kept::locked_by_the_kernel(map, 8);
+        assert_eq!(locked(), [true; 8], "{arguments:?}");
+        let status = forked(|| {
+            if locked() != [false; 8] {
+                return 1;
+            }
+            if softfault_mlock(map, 8 * PAGE) != 0 || locked() != [true; 8] {
+                return 2;
+            }
+            // SAFETY: nobody uses it any more.
+            if unsafe { softfault_munmap(map, PAGE) } != 0 {
+                return 3;
+            }
+            i32::from(locked()[1..] != [true; 7]) * 4
+        });
+        assert_eq!(status, 0, "{arguments:?}: {status:#x}");
+        assert_eq!(locked(), [true; 8], "{arguments:?}");
+        unmap(map, 8 * PAGE);
+    }
+}

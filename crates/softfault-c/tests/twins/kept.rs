@@ -1,9 +1,11 @@
 //! Pins and locks.
 
 use crate::twin::{
-    PAGE, READ, WRITE, anonymous, answer, errno, file, of_file, own_engine, pipe, text, unmap,
+    ANONYMOUS, Arguments, DEFAULT, Engine, PAGE, READ, Twin, WRITE, anonymous, answer,
+    engine_options, errno, file, of_file, own_engine, pipe, text, unmap,
 };
 use core::ffi::c_void;
+use softfault_c::engine::{SOFTFAULT_BY_KERNEL_NO, softfault_engine_new};
 use softfault_c::madvise::softfault_madvise;
 use softfault_c::mlock::{softfault_mlock, softfault_munlock};
 use softfault_c::msync::softfault_msync;
@@ -180,4 +182,117 @@ fn unpinned_pages_do_not_count() {
         assert_eq!(softfault_unpin(part, pages * PAGE), 0, "{}", text());
     }
     unmap(map, 2 * pages * PAGE);
+}
+
+/// Which pages the kernel has locked: by the mappings of this process, of which one without the page is none.
+pub fn locked_by_the_kernel(addr: *const c_void, pages: usize) -> Vec<bool> {
+    let mut locked = vec![false; pages];
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut within = 0..0;
+    for line in smaps.lines() {
+        let first = line.split(' ').next().unwrap();
+        let number = |text: &str| usize::from_str_radix(text, 16).ok();
+        let ends = first.split_once('-').map(|(a, b)| (number(a), number(b)));
+        if let Some((Some(start), Some(end))) = ends {
+            within = start..end;
+        } else if line.starts_with("VmFlags:") && line.split(' ').any(|flag| flag == "lo") {
+            for (page, is_locked) in locked.iter_mut().enumerate() {
+                *is_locked |= within.contains(&(addr as usize + page * PAGE));
+            }
+        }
+    }
+    locked
+}
+
+/// Maps that the kernel serves: of a file that is written to, of a small one, of a stack.
+pub fn kernels_kinds(made: &std::fs::File, pages: usize) -> [Arguments; 3] {
+    [
+        of_file(made, pages, WRITE, libc::MAP_SHARED),
+        of_file(made, pages, READ, libc::MAP_SHARED),
+        Arguments {
+            flags: ANONYMOUS | libc::MAP_STACK,
+            ..anonymous(pages)
+        },
+    ]
+}
+
+/// The kernel's locks do not nest: a part that is unlocked, or unmapped, takes no lock from the others.
+#[test]
+fn the_kernel_keeps_the_rest_of_what_it_has_locked() {
+    let _turn = crate::twin::turn();
+    let made = file(8 * PAGE);
+    for arguments in kernels_kinds(&made, 8) {
+        let twin = Twin::of(arguments, DEFAULT);
+        let same = |what: &str| {
+            let (ours, kernels) = twin.at(0);
+            let ours = locked_by_the_kernel(ours, 8);
+            assert_eq!(
+                ours,
+                locked_by_the_kernel(kernels, 8),
+                "{what}: {arguments:?}"
+            );
+            ours.into_iter().filter(|&locked| locked).count()
+        };
+        let (ours, kernels) = twin.at(0);
+        assert_eq!(softfault_mlock(ours, 8 * PAGE), 0, "{}", text());
+        // SAFETY: no byte changes.
+        assert_eq!(unsafe { libc::mlock(kernels, 8 * PAGE) }, 0);
+        assert_eq!(same("all is locked"), 8);
+        for (page, left) in [(0, 7), (4, 6), (4, 6)] {
+            let (ours, kernels) = twin.at(page);
+            assert_eq!(softfault_munlock(ours, PAGE), 0, "{}", text());
+            // SAFETY: no byte changes.
+            assert_eq!(unsafe { libc::munlock(kernels, PAGE) }, 0);
+            assert_eq!(same("a page is unlocked"), left);
+        }
+        assert_eq!(twin.unmap(6, 1), (Ok(()), Ok(())));
+        assert_eq!(same("a page is unmapped"), 5);
+        assert_eq!(softfault_munlock(ours, 6 * PAGE), 0, "{}", text());
+        // SAFETY: no byte changes.
+        assert_eq!(unsafe { libc::munlock(kernels, 6 * PAGE) }, 0);
+        assert_eq!(same("nearly all is unlocked"), 1);
+        assert_eq!(twin.unmap(0, 6), (Ok(()), Ok(())));
+        assert_eq!(twin.unmap(7, 1), (Ok(()), Ok(())));
+    }
+}
+
+/// mlock(2) says ENOMEM of pages past the end of the file, and has locked them all the same; ours has not.
+#[test]
+fn a_failed_lock_locks_nothing() {
+    let _turn = crate::twin::turn();
+    let made = file(4 * PAGE);
+    let arguments = of_file(&made, 8, WRITE, libc::MAP_SHARED);
+    let map = arguments.ours(DEFAULT).unwrap();
+    assert_eq!(softfault_mlock(map, PAGE), 0, "{}", text());
+    let said = answer(softfault_mlock(map, 8 * PAGE));
+    assert_eq!(said, Err(libc::ENOMEM));
+    let mut locked = [false; 8];
+    locked[0] = true;
+    assert_eq!(locked_by_the_kernel(map, 8), locked, "as before");
+    unmap(map, 8 * PAGE);
+}
+
+/// A part in the middle is unlocked where both parts beside it cannot be locked once more: all of it stays, and goes as a whole.
+#[test]
+fn a_part_that_cannot_be_unlocked_costs_nothing() {
+    let _turn = crate::twin::turn();
+    let mut options = engine_options();
+    options.memory = 16 << 20;
+    options.by_kernel = SOFTFAULT_BY_KERNEL_NO;
+    options.small_maps = -1;
+    // SAFETY: a structure of its size.
+    let engine = Engine(unsafe { softfault_engine_new(&options) });
+    assert!(!engine.0.is_null(), "{}", text());
+    let made = file(8 << 20);
+    let arguments = of_file(&made, (8 << 20) / PAGE, READ, libc::MAP_SHARED);
+    let map = arguments.ours(engine).unwrap();
+    let nearly_all = 7 << 20;
+    assert_eq!(softfault_mlock(map, nearly_all), 0, "{}", text());
+    assert_eq!(softfault_munlock(map, nearly_all), 0, "{}", text());
+    assert_eq!(softfault_mlock(map, 6 << 20), 0, "{}", text());
+    let middle = map.wrapping_byte_add(256 * PAGE);
+    assert_eq!(answer(softfault_munlock(middle, PAGE)), Err(libc::ENOMEM));
+    assert_eq!(softfault_munlock(map, 6 << 20), 0, "{}", text());
+    assert_eq!(softfault_mlock(map, nearly_all), 0, "{}", text());
+    unmap(map, 8 << 20);
 }

@@ -41,7 +41,10 @@ impl MmapRaw {
     pub fn keep(&self, part: Range<usize>, locked: bool) -> Result<Kept, FaultError> {
         let pages = match &self.0 {
             _ if locked && !self.is_managed() => {
-                self.lock_by_kernel(&part, true)?;
+                self.lock_by_kernel(&part, true).inspect_err(|_| {
+                    // mlock(2) says so of pages past the end of a file, and has locked them all the same.
+                    let _ = self.lock_by_kernel(&part, false);
+                })?;
                 KeptPages::ByKernel
             }
             Raw::Read(map) => {
@@ -66,6 +69,49 @@ impl MmapRaw {
             (KeptPages::ByKernel, _) => drop(self.lock_by_kernel(&kept.part, false)),
             _ => unreachable!("a part is released by its own map"),
         }
+    }
+
+    /// Releases a part that is locked, but for `rest`: parts of it in their order, each of which is kept by itself from now on. After
+    /// an error all of it is kept as it was.
+    ///
+    /// # Safety
+    /// As for [`release`](Self::release).
+    #[doc(hidden)]
+    pub unsafe fn release_but(
+        &self,
+        kept: Kept,
+        rest: &[Range<usize>],
+    ) -> Result<Vec<Kept>, (Kept, FaultError)> {
+        let mut anew = Vec::with_capacity(rest.len());
+        if matches!(kept.pages, KeptPages::ByKernel) {
+            // Its locks do not nest: what stays locked is never unlocked.
+            let starts = [kept.part.start].into_iter();
+            let starts = starts.chain(rest.iter().map(|part| part.end));
+            let ends = rest.iter().map(|part| part.start).chain([kept.part.end]);
+            for (start, end) in starts.zip(ends).filter(|(start, end)| start < end) {
+                let _ = self.lock_by_kernel(&(start..end), false);
+            }
+            anew.extend(rest.iter().map(|part| Kept {
+                part: part.clone(),
+                pages: KeptPages::ByKernel,
+            }));
+            return Ok(anew);
+        }
+        // The engine's nest.
+        for part in rest {
+            match self.keep(part.clone(), true) {
+                Ok(part) => anew.push(part),
+                Err(error) => {
+                    // SAFETY: the caller's; they were kept just now.
+                    anew.into_iter()
+                        .for_each(|part| unsafe { self.release(part) });
+                    return Err((kept, error));
+                }
+            }
+        }
+        // SAFETY: the caller's.
+        unsafe { self.release(kept) };
+        Ok(anew)
     }
 
     fn lock_by_kernel(&self, part: &Range<usize>, locked: bool) -> Result<(), FaultError> {
