@@ -2,12 +2,24 @@
 
 use crate::error;
 use crate::failure::Failure;
+use core::cell::Cell;
 use core::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+std::thread_local! {
+    /// Calls that this thread is within: a signal handler may call, within a call.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// True if this thread is within a call: that a signal handler has interrupted, or has left by a jump.
+pub(crate) fn is_within_call() -> bool {
+    DEPTH.get() > 0
+}
 
 /// The result of `call`, or `failed` and errno. Otherwise errno stays as it was.
 pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T, Failure>) -> T {
     let before = errno();
+    DEPTH.set(DEPTH.get() + 1);
     let answered = {
         // A cancellation would unwind through Rust.
         let _no_cancel = softfault::cancel_disabled();
@@ -21,6 +33,7 @@ pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T, Failure>) ->
         });
         done.map_err(error::keep)
     };
+    DEPTH.set(DEPTH.get() - 1);
     match answered {
         Ok(answer) => {
             set_errno(before);

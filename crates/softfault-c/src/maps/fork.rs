@@ -4,6 +4,7 @@ use super::change::wait;
 use super::kept::KeptRange;
 use super::take_out::TAKEN;
 use super::{Maps, Range, change};
+use crate::boundary;
 use core::cell::{Cell, UnsafeCell};
 use std::sync::{Once, RwLockWriteGuard};
 
@@ -81,6 +82,11 @@ unsafe extern "C" fn resume_child() {
             window.giving_back.clear();
             window.calls.forget();
             window.kept.iter_mut().for_each(KeptRange::inherit);
+            if !boundary::is_within_call() {
+                // SAFETY: no thread of this process is within a call. Else the maps stay as they are while any thread of the
+                // parent's was within one: EBUSY.
+                unsafe { window.forget_users() };
+            }
         }
         let childless = maps
             .windows

@@ -41,6 +41,10 @@ impl KeptRange {
         })
     }
 
+    pub(super) fn map(&self) -> &Arc<MmapRaw> {
+        &self.map
+    }
+
     /// True if it is a part of this map.
     pub(super) fn is_of(&self, map: &Arc<MmapRaw>) -> bool {
         Arc::ptr_eq(&self.map, map)

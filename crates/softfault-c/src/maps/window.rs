@@ -439,6 +439,27 @@ impl Window {
         self.kept.iter().any(|kept| kept.is_of(map) && is_it(kept))
     }
 
+    /// In a child of fork: its maps have no references but those of the table, which are in `maps` and `kept`.
+    ///
+    /// # Safety
+    /// No thread of this process is within a call, and the parent's thread that forked had the table's lock.
+    pub(super) unsafe fn forget_users(&mut self) {
+        let mapped = self.maps.values().map(|mapped| &mapped.map);
+        let mut tables = BTreeMap::new();
+        for map in mapped.chain(self.kept.iter().map(KeptRange::map)) {
+            let (count, _) = tables.entry(Arc::as_ptr(map)).or_insert((0, map));
+            *count += 1;
+        }
+        for (at, (count, map)) in tables {
+            // Only calls have others. They were under way in threads that this process does not have.
+            for _ in count..Arc::strong_count(map) {
+                // SAFETY: the pointer is of an `Arc` that lives on in the table. This reference was of a thread that is not in this
+                // process: nothing here drops it, or uses it.
+                unsafe { Arc::decrement_strong_count(at) };
+            }
+        }
+    }
+
     /// Takes out the kept ranges that have any of some pages.
     pub(super) fn take_kept_of(&mut self, pages: &[Range<usize>]) -> Vec<KeptRange> {
         let is_of = |kept: &mut KeptRange| {

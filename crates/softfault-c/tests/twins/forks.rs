@@ -12,7 +12,7 @@ use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
-use softfault_c::transfer::{softfault_read_at, softfault_write_at};
+use softfault_c::transfer::{softfault_read_at, softfault_read_from, softfault_write_at};
 
 const PAGES: usize = 16;
 
@@ -390,5 +390,72 @@ fn a_child_keeps_what_it_has_locked_where_its_parent_has() {
         assert_eq!(status, 0, "{arguments:?}: {status:#x}");
         assert_eq!(locked(), [true; 8], "{arguments:?}");
         unmap(map, 8 * PAGE);
+    }
+}
+
+/// A thread of the parent's is within a call at the fork, which no thread of the child's is: nobody else uses the map there.
+#[test]
+fn a_child_changes_a_map_that_a_call_of_its_parent_uses() {
+    let _turn = crate::twin::turn();
+    let made = file(PAGES * PAGE);
+    for (arguments, engine) in [
+        (anonymous(PAGES), own_engine()),
+        (
+            of_file(&made, PAGES, WRITE, libc::MAP_PRIVATE),
+            own_engine(),
+        ),
+        (
+            of_file(&made, PAGES, WRITE, libc::MAP_SHARED),
+            crate::twin::DEFAULT,
+        ),
+    ] {
+        let map = arguments.ours(engine).unwrap() as usize;
+        let is_kernels = arguments.flags == libc::MAP_SHARED;
+        assert_eq!(softfault_pin(map as *mut _, PAGE), 0);
+        let (from, mut to) = std::io::pipe().unwrap();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
+                // SAFETY: nobody else writes to the map.
+                unsafe { softfault_read_from(fd, map as *mut _, PAGES * PAGE) }
+            });
+            // Also if this fails: the reader goes on until then.
+            std::io::Write::write_all(&mut to, b"a byte").unwrap();
+            let mut first = 0_u8;
+            while first != b'a' {
+                std::thread::yield_now();
+                // SAFETY: room for a byte.
+                let read = unsafe { softfault_read_at(map as *mut _, (&raw mut first).cast(), 1) };
+                assert_eq!(read, 1);
+            }
+            // It waits for the rest.
+            let status = forked(|| {
+                let flags = libc::MREMAP_MAYMOVE;
+                // SAFETY: the child has the map for itself.
+                unsafe {
+                    let longer =
+                        softfault_mremap(map as *mut _, PAGES * PAGE, 2 * PAGES * PAGE, flags);
+                    if longer == libc::MAP_FAILED {
+                        return crate::twin::errno();
+                    }
+                    if longer.cast::<u8>().read_volatile() != b'a' {
+                        return 201;
+                    }
+                    if softfault_munmap(longer, 2 * PAGES * PAGE) != 0 {
+                        return 202;
+                    }
+                    let mut seen = [0; PAGES];
+                    let is_there = libc::mincore(longer, PAGES * PAGE, seen.as_mut_ptr()) == 0;
+                    i32::from(is_kernels && is_there) * 203
+                }
+            });
+            assert_eq!(status, 0, "{arguments:?}: {status:#x}");
+            // SAFETY: nothing is mapped, since a call uses the map.
+            let said = unsafe { softfault_mremap(map as *mut _, PAGES * PAGE, PAGE, 0) };
+            assert_eq!(said, libc::MAP_FAILED, "the parent's is in use");
+            drop(to);
+            assert_eq!(reader.join().unwrap(), 6);
+        });
+        unmap(map as *mut _, PAGES * PAGE);
     }
 }
