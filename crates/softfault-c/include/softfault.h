@@ -480,7 +480,8 @@ int softfault_set_memory(const struct softfault_engine *engine,
  * and any of
  *   MAP_POPULATE: starts to read the pages; a failure is not reported;
  *   MAP_LOCKED: as softfault_mlock of the map; a failure is an error;
- *   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget;
+ *   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget. The map has
+ *     whole huge pages, and is unmapped by whole ones;
  *   MAP_NORESERVE, MAP_NONBLOCK, MAP_DENYWRITE, MAP_EXECUTABLE: no effect.
  *
  * offset must be a multiple of the page size.
@@ -544,8 +545,8 @@ void *softfault_mmap_ex(void *addr,
  * addresses stay reserved: a touch of them raises a signal or shows the file, and never other memory.
  *
  * Returns 0, or -1 with errno:
- *   EINVAL  addr is no multiple of the page size, length is 0, or some of the pages are not mapped by softfault:
- *           nothing is unmapped then
+ *   EINVAL  addr is no multiple of the page size, length is 0, some of the pages are not mapped by softfault, or the
+ *           range begins or ends within a huge page (MAP_HUGETLB): nothing is unmapped then
  *
  * Several threads may call this at the same time, also while other threads call functions on the same map: such a call
  * ends as if it had come before, or fails with ENOMEM. The pages are freed when the last such call ends. A touch of the pages at the same time is a bug of the program, as
@@ -561,7 +562,8 @@ int softfault_munmap(void *addr,
  * bytes. A part of a private map that grows becomes a map of its own, at another address; its pages in memory or in swap
  * are copied then. A read-only shared map of a file can grow to the end of the file, and keeps its address; a part of it cannot grow.
  *
- * old_address and old_size are those of the map, in whole pages. flags is 0, or MREMAP_MAYMOVE: the map may move if
+ * old_address and old_size are those of the map, in whole pages; sizes of a map of huge pages are rounded up to whole ones,
+ * and it cannot grow (EINVAL). flags is 0, or MREMAP_MAYMOVE: the map may move if
  * there is no room at its address. Locks move with it.
  *
  * Returns the address, or MAP_FAILED with errno:
@@ -595,7 +597,8 @@ void *softfault_mremap(void *old_address,
  *
  * Returns 0, or -1 with errno:
  *   EACCES      a map is a shared map of a file, and was made read-only
- *   EINVAL      addr is no multiple of the page size, or prot has unknown bits
+ *   EINVAL      addr is no multiple of the page size, the range begins or ends within a huge page (MAP_HUGETLB), or
+ *               prot has unknown bits
  *   ENOMEM      some of the pages are not mapped by softfault; or there is no memory to record more parts
  *   EOPNOTSUPP  PROT_NONE, PROT_EXEC, or a writable shared map of a file that the engine serves
  * After an error nothing is changed, with one exception: if memory is short, the first of several maps may have changed.

@@ -121,9 +121,15 @@ impl Arguments {
             Some(_) => self.private(engine, prot)?,
         };
         let writable = prot == Prot::Write;
-        let start = maps::enter(map, self.length, Access { shared, writable });
-        if let Err(error) = self.bring_in(start) {
-            let pages = start..start + crate::access::whole_pages(self.length);
+        // Anonymous memory may have larger pages.
+        let asked = if self.is_anonymous() {
+            map.len()
+        } else {
+            self.length
+        };
+        let start = maps::enter(map, asked, Access { shared, writable });
+        let pages = start..start + crate::access::whole_pages(asked);
+        if let Err(error) = self.bring_in(&pages) {
             // It is there: it was entered.
             let _ = maps::unmap(&pages);
             return Err(error);
@@ -140,7 +146,7 @@ impl Arguments {
             ));
         }
         fixed::put_zeros(pages, prot == Prot::Write, self.flags)?;
-        let brought = self.bring_in(pages.start);
+        let brought = self.bring_in(pages);
         if brought.is_err() {
             // It is there: it was put.
             let _ = maps::unmap(pages);
@@ -149,13 +155,12 @@ impl Arguments {
     }
 
     /// MAP_LOCKED, and MAP_POPULATE: which is advice, as in mmap(2).
-    fn bring_in(&self, start: usize) -> Result<(), Failure> {
-        let pages = start..start + crate::access::whole_pages(self.length);
+    fn bring_in(&self, pages: &Range<usize>) -> Result<(), Failure> {
         if self.has(libc::MAP_LOCKED) {
-            return maps::lock(&pages);
+            return maps::lock(pages);
         }
         if self.has(libc::MAP_POPULATE) {
-            for part in maps::Part::of(&pages).unwrap_or_default() {
+            for part in maps::Part::of(pages).unwrap_or_default() {
                 let advice = match part.access.writable && !part.access.shared {
                     true => softfault::Advice::PopulateWrite,
                     false => softfault::Advice::WillNeed,
@@ -190,6 +195,7 @@ impl Arguments {
         if self.has(libc::MAP_HUGETLB) {
             let bits = self.flags >> libc::MAP_HUGE_SHIFT & libc::MAP_HUGE_MASK;
             options.huge((bits != 0).then_some(bits as u8));
+            options.len(self.length.next_multiple_of(options.page_size()));
         }
         protected(options.map_anon_with(engine)?.into(), prot)
     }

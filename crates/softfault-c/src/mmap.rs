@@ -54,7 +54,8 @@ unsafe impl Grows for softfault_map_options {
 /// and any of
 ///   MAP_POPULATE: starts to read the pages; a failure is not reported;
 ///   MAP_LOCKED: as softfault_mlock of the map; a failure is an error;
-///   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget;
+///   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget. The map has
+///     whole huge pages, and is unmapped by whole ones;
 ///   MAP_NORESERVE, MAP_NONBLOCK, MAP_DENYWRITE, MAP_EXECUTABLE: no effect.
 ///
 /// offset must be a multiple of the page size.

@@ -16,7 +16,8 @@ use core::ffi::{c_int, c_void};
 ///
 /// Returns 0, or -1 with errno:
 ///   EACCES      a map is a shared map of a file, and was made read-only
-///   EINVAL      addr is no multiple of the page size, or prot has unknown bits
+///   EINVAL      addr is no multiple of the page size, the range begins or ends within a huge page (MAP_HUGETLB), or
+///               prot has unknown bits
 ///   ENOMEM      some of the pages are not mapped by softfault; or there is no memory to record more parts
 ///   EOPNOTSUPP  PROT_NONE, PROT_EXEC, or a writable shared map of a file that the engine serves
 /// After an error nothing is changed, with one exception: if memory is short, the first of several maps may have changed.

@@ -1,6 +1,6 @@
 //! mremap(2).
 
-use crate::access::{pages, whole_pages};
+use crate::access::{PAGE_SIZE, pages, whole_pages};
 use crate::boundary::answer;
 use crate::failure::Failure;
 use crate::maps::{self, NotMapped, Part, Taken};
@@ -14,7 +14,8 @@ use softfault::RemapOptions;
 /// bytes. A part of a private map that grows becomes a map of its own, at another address; its pages in memory or in swap
 /// are copied then. A read-only shared map of a file can grow to the end of the file, and keeps its address; a part of it cannot grow.
 ///
-/// old_address and old_size are those of the map, in whole pages. flags is 0, or MREMAP_MAYMOVE: the map may move if
+/// old_address and old_size are those of the map, in whole pages; sizes of a map of huge pages are rounded up to whole ones,
+/// and it cannot grow (EINVAL). flags is 0, or MREMAP_MAYMOVE: the map may move if
 /// there is no room at its address. Locks move with it.
 ///
 /// Returns the address, or MAP_FAILED with errno:
@@ -54,6 +55,7 @@ pub unsafe extern "C" fn softfault_mremap(
         if old_size == 0 || new_size == 0 {
             return Err(Failure::invalid("a size is 0"));
         }
+        let (old_size, new_size) = whole_huge_pages(old_address, (old_size, new_size))?;
         let old = pages(old_address, old_size)?;
         let new = pages(old_address, new_size)?;
         let parts = Part::of(&old).map_err(|NotMapped| not_mapped())?;
@@ -132,6 +134,18 @@ fn grow_part(old: &Range<usize>, new_size: usize, may_move: bool) -> Result<*mut
         |range: Range<usize>| start + (range.start - old.start)..start + (range.end - old.start);
     maps::lock_again(&locked.into_iter().map(moved).collect::<Vec<_>>());
     Ok(start as *mut c_void)
+}
+
+/// The lengths, of a map of huge pages in whole ones.
+fn whole_huge_pages(at: *mut c_void, sizes: (usize, usize)) -> Result<(usize, usize), Failure> {
+    let page = maps::page_size(at as usize);
+    if page == PAGE_SIZE {
+        return Ok(sizes);
+    }
+    let whole = |size: usize| size.checked_next_multiple_of(page);
+    let whole = whole(sizes.0).zip(whole(sizes.1));
+    let whole = whole.filter(|_| (at as usize).is_multiple_of(page));
+    whole.ok_or_else(|| Failure::invalid("the address is not a multiple of the huge page"))
 }
 
 fn not_mapped() -> Failure {

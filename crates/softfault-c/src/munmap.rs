@@ -19,8 +19,8 @@ use core::ffi::{c_int, c_void};
 /// addresses stay reserved: a touch of them raises a signal or shows the file, and never other memory.
 ///
 /// Returns 0, or -1 with errno:
-///   EINVAL  addr is no multiple of the page size, length is 0, or some of the pages are not mapped by softfault:
-///           nothing is unmapped then
+///   EINVAL  addr is no multiple of the page size, length is 0, some of the pages are not mapped by softfault, or the
+///           range begins or ends within a huge page (MAP_HUGETLB): nothing is unmapped then
 ///
 /// Several threads may call this at the same time, also while other threads call functions on the same map: such a call
 /// ends as if it had come before, or fails with ENOMEM. The pages are freed when the last such call ends. A touch of the pages at the same time is a bug of the program, as
@@ -36,7 +36,9 @@ pub unsafe extern "C" fn softfault_munmap(addr: *mut c_void, length: usize) -> c
         }
         let pages = pages(addr, length)?;
         maps::unmap(&pages).map_err(|maps::NotMapped| {
-            Failure::invalid("the range has addresses that softfault has not mapped")
+            Failure::invalid(
+                "the range has addresses that softfault has not mapped, or a part of a huge page",
+            )
         })?;
         Ok(0)
     })

@@ -8,6 +8,7 @@
 //! | executable, a stack, of huge pages by `MAP_HUGETLB` | no touch of it can be a fault of ours |
 
 use crate::error::{answered, too_large};
+use crate::machine::huge_page_bytes;
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -68,6 +69,8 @@ pub(crate) struct KernelMap {
     /// Bytes of the mapping before the first of the map.
     skip: usize,
     len: usize,
+    /// Bytes of a page of it: the kernel maps, protects and unmaps whole pages only. Immutable.
+    page: usize,
     /// A file's own pages, which its maker asked for to read: the file's descriptor may allow more.
     shared_to_read: bool,
 }
@@ -104,6 +107,7 @@ impl KernelMap {
                 start: addr as usize,
                 skip,
                 len,
+                page: page_size(kind),
                 shared_to_read: kind & libc::MAP_SHARED != 0 && access != KernelAccess::ReadWrite,
             }),
         }
@@ -124,8 +128,15 @@ impl KernelMap {
         self.len
     }
 
+    /// Bytes of a page of it.
+    pub(crate) fn page_size(&self) -> usize {
+        self.page
+    }
+
+    /// All of its pages; it has one at least.
     fn all(&self) -> (*mut c_void, usize) {
-        (self.start as *mut c_void, self.skip + self.len)
+        let bytes = (self.skip + self.len).max(1).next_multiple_of(self.page);
+        (self.start as *mut c_void, bytes)
     }
 
     /// Keeps it in memory, or not any more.
@@ -147,7 +158,7 @@ impl KernelMap {
         access: KernelAccess,
     ) -> io::Result<()> {
         let (start, all) = self.all();
-        let within = start as usize..start as usize + all.next_multiple_of(PAGE_SIZE);
+        let within = start as usize..start as usize + all;
         assert!(within.start <= pages.start && pages.end <= within.end);
         let start = pages.start as *mut c_void;
         // SAFETY: pages of a mapping of ours, which its owner has for itself.
@@ -161,9 +172,8 @@ impl KernelMap {
         let new = new.ok_or_else(too_large)?.max(1);
         let flags = if may_move { libc::MREMAP_MAYMOVE } else { 0 };
         // SAFETY: a mapping of ours, which its owner has for itself.
-        let addr = unsafe {
-            sync::kernel_calls::mremap(start, bytes.max(1), new, flags, core::ptr::null_mut())
-        };
+        let addr =
+            unsafe { sync::kernel_calls::mremap(start, bytes, new, flags, core::ptr::null_mut()) };
         if addr == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -175,7 +185,18 @@ impl KernelMap {
     pub(crate) fn unmap(&mut self) {
         let (start, bytes) = self.all();
         // SAFETY: mapped in `new`.
-        unsafe { sync::kernel_calls::munmap(start, bytes.max(1)) };
+        unsafe { sync::kernel_calls::munmap(start, bytes) };
+    }
+}
+
+/// Bytes of a page of memory that is mapped with these flags, where there are such pages.
+pub(crate) fn page_size(flags: c_int) -> usize {
+    if flags & libc::MAP_HUGETLB == 0 {
+        return PAGE_SIZE;
+    }
+    match flags >> libc::MAP_HUGE_SHIFT & libc::MAP_HUGE_MASK {
+        0 => huge_page_bytes().unwrap_or(PAGE_SIZE),
+        bits => 1 << bits,
     }
 }
 

@@ -17,6 +17,14 @@ pub(crate) fn memory_bytes() -> usize {
     (pages.max(1) as usize).saturating_mul(size.max(1) as usize)
 }
 
+/// Bytes of a huge page of the default size, which `vm.nr_hugepages` is about.
+pub(crate) fn huge_page_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = (text.lines()).find_map(|line| line.strip_prefix("Hugepagesize:"))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1 << 10)
+}
+
 /// Bytes that a file may have for this process.
 pub(crate) fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit {

@@ -5,7 +5,7 @@ mod huge_scene;
 
 use child::dies_of;
 use huge_scene::{PAGE, Pool, available, figure, memory, touch, unreserved, write};
-use softfault::{FaultError, HugeBacking, HugeMemory, HugeSize};
+use softfault::{FaultError, HugeBacking, HugeMemory, HugeSize, MmapOptions};
 use std::io::ErrorKind;
 
 #[test]
@@ -54,6 +54,25 @@ fn reserved_pages_are_there_although_the_pool_is_empty() {
     drop(map);
     let again = memory.map().unwrap();
     assert_eq!(touch(&again, 3 * PAGE), 9);
+}
+
+/// Anonymous memory of huge pages is mapped, protected and unmapped by whole ones, however long the map is.
+#[test]
+fn a_map_that_ends_within_a_huge_page_gives_it_back() {
+    let Some(_pool) = Pool::with(3) else { return };
+    let before = available();
+    for len in [1, 4096, PAGE + 1] {
+        let mut options = MmapOptions::new();
+        let mut map = options.len(len).huge(Some(21)).map_anon().unwrap();
+        assert_eq!(map.len(), len);
+        map[len - 1] = 7;
+        let map = map.make_read_only().unwrap();
+        assert_eq!(map[len - 1], 7);
+        let mut map = map.make_mut().unwrap();
+        map[len - 1] = 8;
+        drop(map);
+        assert_eq!(available(), before, "{len}");
+    }
 }
 
 /// Of a length for which the tables of a map are kept.

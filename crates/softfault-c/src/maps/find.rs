@@ -1,7 +1,7 @@
 //! The maps of a range.
 
 use super::calls::Call;
-use super::window::Access;
+use super::window::{Access, Window};
 use super::{Arc, Maps, MmapRaw, NotMapped, Range, common, look};
 use crate::access::{PAGE_SIZE, whole_pages};
 
@@ -99,6 +99,12 @@ pub(crate) fn has_any(pages: &Range<usize>) -> bool {
         let part = common(window.range(), pages);
         window.uncovered(&part) != [part]
     })
+}
+
+/// Bytes of a page of the map at an address.
+pub(crate) fn page_size(address: usize) -> usize {
+    let maps = look();
+    maps.window(address).map_or(PAGE_SIZE, Window::page_size)
 }
 
 /// True if the pages are those that a map was made for, it has lost none, and all may be used alike.

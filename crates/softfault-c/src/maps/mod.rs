@@ -24,7 +24,7 @@ mod take_out;
 mod window;
 
 pub(crate) use change::{are_of_zeros, protect, renew};
-pub(crate) use find::{Part, has_any, is_one_map};
+pub(crate) use find::{Part, has_any, is_one_map, page_size};
 pub(crate) use fork::lend;
 pub(crate) use kept::{is_locked, lock, lock_again, locked_unpinned, pin, unlock, unpin};
 pub(crate) use take_out::{Taken, unmap};
@@ -52,7 +52,7 @@ pub(crate) struct Maps {
     childless: Vec<Window>,
 }
 
-/// Some of a range is no map.
+/// Some of a range is no map; or, of a range to unmap, only a part of a huge page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotMapped;
 

@@ -27,14 +27,16 @@ pub(crate) fn unmap(pages: &Range<usize>) -> Result<(), NotMapped> {
     Ok(())
 }
 
-/// Pages by the windows that they are in, each with its first address. Nothing is unmapped if some of it is nobody's.
+/// Pages by the windows that they are in, each with its first address. Nothing is unmapped if some of it is nobody's, or a part of a
+/// huge page.
 fn parts(maps: &Maps, pages: &Range<usize>) -> Result<Vec<(usize, Range<usize>)>, NotMapped> {
     let mut at = pages.start;
     let mut parts = Vec::new();
     while at < pages.end {
         let window = maps.window(at).ok_or(NotMapped)?;
         let part = common(window.range(), pages);
-        if !window.uncovered(&part).is_empty() {
+        let has_whole = |&at: &usize| at.is_multiple_of(window.page_size());
+        if !window.uncovered(&part).is_empty() || ![part.start, part.end].iter().all(has_whole) {
             return Err(NotMapped);
         }
         at = part.end;

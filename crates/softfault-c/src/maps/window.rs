@@ -14,7 +14,7 @@
 use super::calls::Calls;
 use super::kept::KeptRange;
 use super::{common, without};
-use crate::access::whole_pages;
+use crate::access::{PAGE_SIZE, whole_pages};
 use core::ops::Range;
 use softfault::MmapRaw;
 use std::collections::BTreeMap;
@@ -146,6 +146,12 @@ impl Window {
 
     pub(super) fn range(&self) -> &Range<usize> {
         &self.range
+    }
+
+    /// Bytes of a page of its maps.
+    pub(super) fn page_size(&self) -> usize {
+        let mapped = self.maps.values().next();
+        mapped.map_or(PAGE_SIZE, |mapped| mapped.map.page_size())
     }
 
     pub(super) fn is_empty(&self) -> bool {

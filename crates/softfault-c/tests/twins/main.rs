@@ -9,6 +9,9 @@ mod ends;
 mod fixed;
 mod forks;
 mod grow;
+mod huge;
+#[path = "../../../softfault/tests/huge_scene/mod.rs"]
+mod huge_scene;
 mod kept;
 mod many;
 mod parts;

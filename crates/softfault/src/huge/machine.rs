@@ -1,6 +1,7 @@
 //! The machine's settings of huge pages.
 
 use crate::huge_faults::HugeSize;
+use crate::machine::huge_page_bytes;
 use std::fs::read_to_string;
 
 const TRANSPARENT: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -34,19 +35,12 @@ fn chosen(path: &str) -> Option<String> {
 /// The command that gives the pool of this size `pages` pages.
 pub(super) fn remedy(size: HugeSize, pages: u64) -> String {
     let kib = size.bytes() >> 10;
-    match default_kib() == Some(kib) {
+    match huge_page_bytes() == Some(size.bytes()) {
         true => format!("`sysctl vm.nr_hugepages={pages}`"),
         false => {
             format!("`echo {pages} > /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages`")
         }
     }
-}
-
-/// The size that `vm.nr_hugepages` is about.
-fn default_kib() -> Option<usize> {
-    let text = read_to_string("/proc/meminfo").ok()?;
-    let line = (text.lines()).find_map(|line| line.strip_prefix("Hugepagesize:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 #[cfg(test)]

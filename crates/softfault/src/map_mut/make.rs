@@ -3,7 +3,7 @@
 use super::{MmapMut, MmapMutKind};
 use crate::error::too_large;
 use crate::files::Look;
-use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
+use crate::kernel::{self, KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use crate::private::{FilePart, Private};
 use crate::{Advice, Engine, signal};
@@ -37,6 +37,12 @@ impl MmapOptions {
             map.populate(..)?;
         }
         Ok(map)
+    }
+
+    /// Bytes of a page of anonymous memory that is made with these options.
+    #[doc(hidden)]
+    pub fn page_size(&self) -> usize {
+        kernel::page_size(self.special().unwrap_or(0))
     }
 
     /// Flags of mmap(2), if only the kernel can provide such memory.

@@ -215,6 +215,14 @@ impl MmapMut {
         }
     }
 
+    /// Bytes of a page of it.
+    pub(crate) fn page_size(&self) -> usize {
+        match &self.kind {
+            MmapMutKind::Kernel(map) => map.page_size(),
+            _ => PAGE_SIZE,
+        }
+    }
+
     /// The pages that belong only to this map, and to other maps of the same file's window.
     pub(crate) fn window_pages(&self) -> Range<usize> {
         match &self.kind {

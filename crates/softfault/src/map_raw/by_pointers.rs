@@ -4,6 +4,7 @@ use super::{MmapRaw, Raw};
 use crate::fault_in::{Awaited, FaultInMany};
 use crate::{Engine, FaultError, many_maps};
 use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use std::fs::File;
 use std::io;
@@ -18,6 +19,15 @@ impl MmapRaw {
     /// True if the engine serves it, false if the kernel does.
     pub fn is_managed(&self) -> bool {
         either!(&self.0, map => map.is_managed())
+    }
+
+    /// Bytes of a page of the map: a part that is unmapped has whole ones.
+    #[doc(hidden)]
+    pub fn page_size(&self) -> usize {
+        match &self.0 {
+            Raw::Read(_) => PAGE_SIZE,
+            Raw::Write(map) => map.page_size(),
+        }
     }
 
     /// The pages that belong only to this map, and to other maps of the same file's window.
