@@ -73,6 +73,9 @@ pub unsafe extern "C" fn softfault_mremap(
                 return grow_part(&old, new_size, flags & libc::MREMAP_MAYMOVE != 0);
             }
             let gone = new.end..old.end;
+            for part in Part::of(&gone).map_err(|NotMapped| not_mapped())? {
+                maps::locked_unpinned(&part.range)?;
+            }
             maps::unmap(&gone).map_err(|NotMapped| not_mapped())?;
             return Ok(old_address);
         }

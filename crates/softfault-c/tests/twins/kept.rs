@@ -8,6 +8,8 @@ use core::ffi::c_void;
 use softfault_c::engine::{SOFTFAULT_BY_KERNEL_NO, softfault_engine_new};
 use softfault_c::madvise::softfault_madvise;
 use softfault_c::mlock::{softfault_mlock, softfault_munlock};
+use softfault_c::mprotect::softfault_mprotect;
+use softfault_c::mremap::softfault_mremap;
 use softfault_c::msync::softfault_msync;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
@@ -295,4 +297,32 @@ fn a_part_that_cannot_be_unlocked_costs_nothing() {
     assert_eq!(softfault_munlock(map, 6 << 20), 0, "{}", text());
     assert_eq!(softfault_mlock(map, nearly_all), 0, "{}", text());
     unmap(map, 8 << 20);
+}
+
+/// As of a whole map: pages that go are not pinned, also of a map whose parts differ.
+#[test]
+fn pages_that_are_pinned_do_not_go_by_mremap() {
+    let _turn = crate::twin::turn();
+    let map = anonymous(8).ours(own_engine()).unwrap();
+    let at = |page: usize| map.wrapping_byte_add(page * PAGE);
+    let shorter = |to: usize| {
+        // SAFETY: nobody uses the pages that go.
+        let there = unsafe { softfault_mremap(map, 8 * PAGE, to * PAGE, 0) };
+        match there == libc::MAP_FAILED {
+            true => Err(errno()),
+            false => Ok(there),
+        }
+    };
+    assert_eq!(softfault_pin(at(6), PAGE), 0, "{}", text());
+    assert_eq!(shorter(4), Err(libc::EBUSY));
+    // SAFETY: nobody writes to the page.
+    let said = answer(unsafe { softfault_mprotect(map, PAGE, READ) });
+    assert_eq!(said, Ok(()), "{}", text());
+    assert_eq!(shorter(4), Err(libc::EBUSY), "a part of it is protected");
+    assert_eq!(shorter(7), Ok(map), "the pinned page stays");
+    assert_eq!(softfault_unpin(at(6), PAGE), 0, "{}", text());
+    // SAFETY: nobody uses the pages that go.
+    let there = unsafe { softfault_mremap(map, 7 * PAGE, 4 * PAGE, 0) };
+    assert_eq!(there, map, "{}", text());
+    unmap(map, 4 * PAGE);
 }
