@@ -399,7 +399,7 @@ impl Files {
         known: KnownWindow,
     ) -> io::Result<OpenedWindow> {
         let mut opened = known.opened;
-        let Some(file) = known.file.filter(|_| opened.writes.is_some()) else {
+        let (Some(file), Some(writes)) = (known.file, &opened.writes) else {
             return Ok(opened);
         };
         let cache = &opened.cache;
@@ -414,7 +414,10 @@ impl Files {
                 let _cut_off = (now.size < cache.end()).then(|| {
                     let window = cache.addresses();
                     write_back(cache, window.start + now.size as usize..window.end);
-                    cache.empty_from(now.size)
+                    let cut_off = cache.empty_from(now.size);
+                    // If they make it longer again it has holes there.
+                    writes.was_cut(now.size, cache.end());
+                    cut_off
                 });
                 if cache.end() != now.size {
                     cache.truncate(now.size);

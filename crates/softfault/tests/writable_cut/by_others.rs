@@ -4,6 +4,7 @@ use super::{KEPT, PAGE, PAGES, Scratch, engine, write};
 use softfault::{Advice, FaultError, MmapMut};
 use std::fs::File;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 
 const END: usize = KEPT * PAGE;
 
@@ -110,4 +111,27 @@ fn no_blocks_are_reserved_behind_the_end() {
     cut(&scratch);
     assert_eq!(map.populate(40 * PAGE..), Err(FaultError::BeyondEnd));
     assert_eq!(map.dirty_bytes(), 0);
+}
+
+fn blocks(scratch: &Scratch) -> u64 {
+    scratch.open().metadata().unwrap().blocks()
+}
+
+/// Where others cut the file and make it longer again it has holes, also where its blocks were there when it was opened. A new
+/// map finds the cut; from then on a store behind it asks for blocks.
+#[test]
+fn the_blocks_of_a_hole_that_others_made_are_asked_for() {
+    for stored in [false, true] {
+        let (scratch, mut map) = scene("holes", |map| {
+            if stored {
+                map[40 * PAGE] = 6;
+            }
+        });
+        let other = write(map.engine(), &scratch.open());
+        assert_eq!(other.len(), END);
+        scratch.open().set_len((PAGES * PAGE) as u64).unwrap();
+        let before = blocks(&scratch);
+        map[40 * PAGE] = 7;
+        assert!(blocks(&scratch) > before, "{stored}");
+    }
 }
