@@ -4,7 +4,7 @@ use crate::child::forked;
 use crate::twin::{
     PAGE, READ, WRITE, anonymous, answer, content, file, of_file, own_engine, unmap,
 };
-use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::madvise::softfault_madvise;
 use softfault_c::mlock::{softfault_mlock, softfault_munlock};
@@ -458,4 +458,82 @@ fn a_child_changes_a_map_that_a_call_of_its_parent_uses() {
         });
         unmap(map as *mut _, PAGES * PAGE);
     }
+}
+
+/// The end of a pipe that a child is not to keep open, and the process that a signal handler has made: 0 in that.
+static TO: AtomicI32 = AtomicI32::new(-1);
+static MADE: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn fork_in_a_handler(_: i32) {
+    // SAFETY: the child goes on with the call that was interrupted, or is killed.
+    unsafe {
+        let made = libc::fork();
+        if made == 0 {
+            libc::alarm(60);
+            libc::close(TO.load(SeqCst));
+        }
+        MADE.store(made, SeqCst);
+    }
+}
+
+/// A signal handler may fork within a call. The child goes on with the call, whose map stays; then it has the map for itself.
+#[test]
+fn a_child_ends_a_call_that_a_signal_has_interrupted() {
+    let _turn = crate::twin::turn();
+    let map = anonymous(PAGES).ours(own_engine()).unwrap() as usize;
+    let (from, mut to) = std::io::pipe().unwrap();
+    TO.store(std::os::fd::AsRawFd::as_raw_fd(&to), SeqCst);
+    // SAFETY: a handler of the test's own, which makes a process.
+    unsafe { libc::signal(libc::SIGUSR1, fork_in_a_handler as *const () as usize) };
+    let reader = std::sync::Mutex::new(None);
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            // SAFETY: only asks; nobody else writes to the map.
+            let read = unsafe {
+                *reader.lock().unwrap() = Some((libc::pthread_self(), libc::gettid()));
+                let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
+                softfault_read_from(fd, map as *mut _, PAGES * PAGE)
+            };
+            if MADE.load(SeqCst) == 0 {
+                // SAFETY: the child has the map for itself, and ends.
+                unsafe {
+                    let first = *(map as *const u8);
+                    let flags = libc::MREMAP_MAYMOVE;
+                    let longer =
+                        softfault_mremap(map as *mut _, PAGES * PAGE, 2 * PAGES * PAGE, flags);
+                    let is_right = (read, first) == (6, b'a') && longer != libc::MAP_FAILED;
+                    libc::_exit(i32::from(!is_right));
+                }
+            }
+            read
+        });
+        std::io::Write::write_all(&mut to, b"a byte").unwrap();
+        let mut first = 0_u8;
+        let waits = || {
+            let (_, number) = (*reader.lock().unwrap())?;
+            let call = std::fs::read_to_string(format!("/proc/self/task/{number}/syscall"));
+            let call = call.expect("this process's own");
+            let number = call.split(' ').next()?;
+            (number == libc::SYS_read.to_string()).then_some(())
+        };
+        // Until it has the bytes and waits for more.
+        while first != b'a' || waits().is_none() {
+            std::thread::yield_now();
+            // SAFETY: room for a byte.
+            let read = unsafe { softfault_read_at(map as *mut _, (&raw mut first).cast(), 1) };
+            assert_eq!(read, 1);
+        }
+        let (thread, _) = reader.lock().unwrap().unwrap();
+        // SAFETY: the thread is there, and handles the signal.
+        assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
+        while MADE.load(SeqCst) < 0 {
+            std::thread::yield_now();
+        }
+        drop(to);
+        assert_eq!(read.join().unwrap(), 6);
+    });
+    // SAFETY: the default again.
+    unsafe { libc::signal(libc::SIGUSR1, libc::SIG_DFL) };
+    assert_eq!(crate::child::wait(MADE.load(SeqCst)), 0);
+    unmap(map as *mut _, PAGES * PAGE);
 }
