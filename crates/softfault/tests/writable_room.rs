@@ -1,10 +1,10 @@
-//! A file that a map writes to, where there is no address space for twice its size.
+//! Files that maps write to, where there is no address space for twice their size, or little memory beside locked pages.
 
 mod child;
 mod write_scene;
 
 use std::fs::File;
-use write_scene::{PAGE, engine, in_file, write};
+use write_scene::{PAGE, Scratch, engine, in_file, write};
 
 const BYTES: usize = 16 << 30;
 
@@ -39,4 +39,21 @@ fn a_file_without_room_to_grow_is_written_over() {
     map[BYTES - 1] = 7;
     map.flush().unwrap();
     assert_eq!(in_file(&file, BYTES - 1), 7);
+}
+
+/// As of maps that only read, up to half of the budget can be locked. Other files are written to beside that.
+#[test]
+fn locked_pages_leave_room_for_stores() {
+    let engine = engine(8 << 20);
+    let locked = Scratch::new("locked", 3 << 20);
+    let locked = write(&engine, &locked.open());
+    locked.lock().unwrap();
+    let scratch = Scratch::new("beside-locked", 200 * PAGE);
+    let file = scratch.open();
+    let mut map = write(&engine, &file);
+    for page in 0..200 {
+        assert_eq!(map.write_at(&[7], page * PAGE), Ok(1), "page {page}");
+    }
+    map.flush().unwrap();
+    assert!((0..200).all(|page| in_file(&file, page * PAGE) == 7));
 }

@@ -41,6 +41,8 @@ use sync::wait::WaitWord;
 pub(crate) struct DirtyPages {
     /// Pages that are dirty, and copies of pages that are being written.
     dirty: AtomicU64,
+    /// Those of them whose folios are pinned. Of each folio it changes under its lock. Relaxed: a bound, more or less.
+    pinned: AtomicU64,
     /// Pages of folios that keep their frames, since writes to them are expected. Relaxed: a bound, more or less.
     expected: AtomicU64,
     /// Pages that are held for write-back since the first of the files.
@@ -53,6 +55,7 @@ impl Default for DirtyPages {
     fn default() -> Self {
         Self {
             dirty: AtomicU64::new(0),
+            pinned: AtomicU64::new(0),
             expected: AtomicU64::new(0),
             held: Mutex::new(0),
             ended: WaitWord::new(0),
@@ -142,7 +145,7 @@ impl PageCache {
         let dirty = folio.dirty_pages();
         let more = (pages.step_by(PAGE_SIZE)).fold(0, |more, addr| more | folio.bit_of(addr));
         debug_assert!(self.is_writable() && dirty & more == 0);
-        folio.set_dirty_pages(dirty | more);
+        self.set_dirty(folio, dirty | more);
         self.count_dirty(u64::from(more.count_ones()));
     }
 
@@ -210,6 +213,39 @@ impl PageCache {
         }
     }
 
+    /// Only these pages of a folio are dirty. The caller holds its lock.
+    fn set_dirty(&self, folio: &Folio, pages: u32) {
+        if folio.is_pinned() {
+            self.count_pinned(folio.dirty_pages(), pages);
+        }
+        folio.set_dirty_pages(pages);
+    }
+
+    /// Counts a pin of a folio in. The caller holds its lock, and a reference that the pin keeps.
+    pub(crate) fn pin_folio(&self, folio: &Folio) {
+        if folio.pin() {
+            self.count_pinned(0, folio.dirty_pages());
+        }
+    }
+
+    /// Counts a pin out; true if it was the last. The caller holds the folio lock.
+    pub(crate) fn unpin_folio(&self, folio: &Folio) -> bool {
+        let last = folio.unpin();
+        if last {
+            self.count_pinned(folio.dirty_pages(), 0);
+        }
+        last
+    }
+
+    /// These dirty pages of a pinned folio, and not those before.
+    fn count_pinned(&self, before: u32, now: u32) {
+        let (before, now) = (before.count_ones(), now.count_ones());
+        if before != now {
+            let more = u64::from(now).wrapping_sub(before.into());
+            self.node.dirty.pinned.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
     /// So many pages more.
     fn count_dirty(&self, pages: u64) {
         if pages > 0 {
@@ -224,7 +260,7 @@ impl PageCache {
     pub(crate) fn end_dirty(&self, folio: &Folio, left: u32) {
         let before = folio.dirty_pages();
         debug_assert_eq!(left & !before, 0);
-        folio.set_dirty_pages(left);
+        self.set_dirty(folio, left);
         self.count_clean((before & !left).count_ones());
     }
 
@@ -236,7 +272,7 @@ impl PageCache {
         debug_assert_eq!((left | sent) & !before, 0);
         // First: a thread that finds that it is not dirty any more finds this.
         folio.set_writeback(true);
-        folio.set_dirty_pages(left);
+        self.set_dirty(folio, left);
         // In one step, of none as a rule: at no time is less counted than the store has not got.
         let (cleaned, sent) = ((before & !left).count_ones(), sent.count_ones());
         match sent.checked_sub(cleaned) {
@@ -252,7 +288,7 @@ impl PageCache {
         if failed != 0 {
             let dirty = folio.dirty_pages();
             again = (failed & !dirty).count_ones();
-            folio.set_dirty_pages(dirty | failed);
+            self.set_dirty(folio, dirty | failed);
         }
         self.count_clean(sent.count_ones() - again);
     }
@@ -351,10 +387,11 @@ impl Node {
     }
 
     /// True if another page may become dirty: where write-back fails, dirty pages stay, and
-    /// faults that only read need pages that can be evicted.
+    /// faults that only read need pages that can be evicted. Pinned pages stay anyhow, dirty or not, and are counted as such.
     pub(crate) fn may_dirty(&self) -> bool {
         let (limit, held) = (self.budget.limit(), self.budget.held());
         let others = limit.saturating_sub(held + self.pinned_pages() + FLOOR);
-        self.dirty_pages() < others - others / 8
+        let pinned = self.dirty.pinned.load(Ordering::Relaxed);
+        self.dirty_pages().saturating_sub(pinned) < others - others / 8
     }
 }

@@ -336,15 +336,13 @@ impl Folio {
         }
     }
 
-    /// Counts a pin in. The caller holds the folio lock, and a reference that
-    /// the pin keeps.
-    pub(crate) fn pin(&self) {
-        self.pins.fetch_add(1, Ordering::Relaxed);
+    /// Counts a pin in; true if it is the first. The caller is [`PageCache::pin_folio`].
+    pub(super) fn pin(&self) -> bool {
+        self.pins.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    /// Counts a pin out; true if it was the last. The caller holds the folio
-    /// lock.
-    pub(crate) fn unpin(&self) -> bool {
+    /// Counts a pin out; true if it was the last. The caller is [`PageCache::unpin_folio`].
+    pub(super) fn unpin(&self) -> bool {
         let before = self.pins.fetch_sub(1, Ordering::Relaxed);
         assert!(before > 0, "a folio is unpinned as often as it was pinned");
         before == 1

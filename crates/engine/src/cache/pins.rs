@@ -72,7 +72,6 @@ impl PageCache {
         if pages == 0 {
             return;
         }
-        self.node.unpin_pages(pages);
         let range = self.addresses();
         let mut walk = self.walk(range.clone());
         while let Some(part) = self.next_part(&mut walk) {
@@ -81,7 +80,7 @@ impl PageCache {
                     unlocked(self, &folio, &NeverInterrupted);
                 }
                 while folio.is_pinned() {
-                    folio.unpin();
+                    self.unpin_folio(&folio);
                     // The pin's reference; ours is left.
                     self.node.put(&folio);
                 }
@@ -89,5 +88,6 @@ impl PageCache {
                 folio.unlock();
             }
         }
+        self.node.unpin_pages(pages);
     }
 }

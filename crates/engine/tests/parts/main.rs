@@ -63,3 +63,4 @@ mod writable;
 mod writable_crash;
 mod writable_cut;
 mod writable_oracle;
+mod writable_pins;

@@ -49,7 +49,7 @@ pub fn pin(
             let stays = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
             if stays {
                 cache.settle_expected(&folio);
-                folio.pin();
+                cache.pin_folio(&folio);
                 addr = folio.range().end;
             }
             folio.unlock();
@@ -102,7 +102,7 @@ pub fn unpin(cache: &PageCache, range: Range<usize>) {
         let folio = cache.find(addr).expect("a pinned folio stays");
         addr = folio.range().end;
         let sweep = lock_to_unpin(cache, &folio);
-        let last = folio.unpin();
+        let last = cache.unpin_folio(&folio);
         // The pin's reference; ours is left.
         cache.node.put(&folio);
         match sweep {
