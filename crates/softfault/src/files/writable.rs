@@ -87,10 +87,19 @@ fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBack
         let _masked = signal::masked();
         table.table().writable()
     };
-    for cache in windows {
-        run(&cache, cursor(&cache));
-        let _masked = signal::masked();
-        drop(cache);
+    for window in windows {
+        // One at a time: a device may hang, and windows of other files are not kept from going meanwhile. With the table locked, a
+        // window that is about to go has no user but the table.
+        let cache = {
+            let _masked = signal::masked();
+            let _table = table.table();
+            window.upgrade()
+        };
+        if let Some(cache) = cache {
+            run(&cache, cursor(&cache));
+            let _masked = signal::masked();
+            drop(cache);
+        }
     }
 }
 
@@ -343,8 +352,8 @@ impl WriteBehind {
             thread.join();
         }
         write_back_all(shared);
-        let lost: u64 = (shared.table().writable().iter())
-            .map(|cache| cache.dirty_pages())
+        let lost: u64 = (shared.table().entries())
+            .map(|entry| entry.cache.dirty_pages())
             .sum();
         if lost > 0 {
             error::say(&format!(
@@ -376,10 +385,10 @@ impl WindowTable {
     }
 
     /// The windows that may be written to.
-    fn writable(&self) -> Vec<Arc<PageCache>> {
+    fn writable(&self) -> Vec<Weak<PageCache>> {
         let entries = self.entries();
         let writable = entries.filter(|entry: &&FileWindow| entry.writes.is_some());
-        writable.map(|entry| entry.cache.clone()).collect()
+        writable.map(|entry| Arc::downgrade(&entry.cache)).collect()
     }
 }
 
@@ -400,6 +409,53 @@ mod tests {
         let engine = builder.coherence(Coherence::Engine).build().unwrap();
         let path = std::env::temp_dir().join(format!("softfault-second-{}", std::process::id()));
         std::fs::write(&path, [1; 4096]).unwrap();
+    use std::sync::mpsc::channel;
+
+    /// A write-back may take as long as a device hangs.
+    #[test]
+    fn a_write_back_keeps_no_window_but_its_own() {
+        let builder = Engine::builder().memory(16 << 20).small_maps(0);
+        let engine = builder.coherence(Coherence::Engine).build().unwrap();
+        let mut maps: Vec<_> = (0..8)
+            .map(|number| {
+                let name = format!("softfault-apart-{number}-{}", std::process::id());
+                let path = std::env::temp_dir().join(name);
+                std::fs::write(&path, [1; 4096]).unwrap();
+                let file = File::options().read(true).write(true).open(&path);
+                std::fs::remove_file(&path).unwrap();
+                // SAFETY: bytes, which nobody looks at.
+                let mut map = unsafe { engine.map_mut(&file.unwrap()) }.unwrap();
+                map[0] = 2;
+                map
+            })
+            .collect();
+        let files = &engine.inner.files;
+        // It has windows at any moment, too.
+        files.write_behind.state.over.store(true, Relaxed);
+        files.write_behind.ring();
+        let (thread, _) = lock(&files.write_behind.thread).take().unwrap();
+        thread.join();
+        std::thread::scope(|scope| {
+            let ((say, begun), (go_on, wait)) = (channel(), channel::<()>());
+            scope.spawn(move || {
+                write_back_each(&files.shared, |cache| {
+                    let _ = say.send(cache.addresses().start);
+                    let _ = wait.recv();
+                    cache.write_back_of(cache.addresses())
+                });
+            });
+            let first = begun.recv().unwrap();
+            maps.retain(|map| map.as_ptr().addr() == first);
+            let left = {
+                let _masked = signal::masked();
+                let mut gone = Vec::new();
+                let until = files.table().closed();
+                files.table().forget_until(until, &mut gone)
+            };
+            drop(go_on);
+            assert_eq!((maps.len(), left, engine.stats().idle_windows), (1, 0, 0));
+        });
+    }
         let file = File::options().read(true).write(true).open(&path);
         let file = file.unwrap();
         let (managed, files) = (engine.inner.managed().unwrap(), &engine.inner.files);
