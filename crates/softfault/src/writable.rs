@@ -246,14 +246,19 @@ impl WritableFile {
         Ok(())
     }
 
-    /// As `mremap(2)`, as long as the window has room.
+    /// As `mremap(2)`, as long as the window has room. The page in which the map ends stays.
     pub(crate) fn remap(&mut self, len: usize) -> io::Result<()> {
         if !self.has_room(len)? {
             return Err(error::no_memory(
                 "the map has no room to grow so far in its place; map the file anew",
             ));
         }
-        self.part.end = self.part.start + len;
+        let end = self.part.start + len;
+        let first = end.next_multiple_of(PAGE_SIZE);
+        if first < self.part.end {
+            self.give_up(first..self.part.end);
+        }
+        self.part.end = end;
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! Maps that write to their file over the engine: the file's bytes when the process has ended, and when the file takes nothing;
-//! a child of fork and a small map beside them.
+//! Maps that write to their file over the engine: the file's bytes when the process has ended, when the map has become shorter, when
+//! the file takes nothing; a child of fork and a small map beside them.
 
 mod child;
 mod write_scene;
@@ -7,7 +7,7 @@ mod write_scene;
 use child::{command, forked, scenario};
 use softfault::{Coherence, Engine};
 use std::fs::File;
-use write_scene::{PAGE, Scratch, byte, engine, write};
+use write_scene::{PAGE, Scratch, byte, engine, in_file, write};
 
 /// Stores are in the file after each kind of end at which the process still runs code of ours.
 #[test]
@@ -39,6 +39,28 @@ fn a_process_that_ends_by_itself_loses_nothing() {
         let mut command = command(TEST, &format!("{how} {}", scratch.0.display()));
         command.output().unwrap();
         assert_eq!(scratch.content()[3 * PAGE], 77, "{how}");
+    }
+}
+
+/// A map that has become shorter has all stores in the file when it is dropped, and when it is made anew for a file that has outgrown it.
+#[test]
+fn stores_in_a_part_that_is_cut_off_are_in_the_file() {
+    const LONG: usize = 70 << 20;
+    let engine = engine(16 << 20);
+    for outgrown in [false, true] {
+        let scratch = Scratch::new("shorter", 64 * PAGE);
+        let file = scratch.open();
+        let mut map = write(&engine, &file);
+        // Far from the others, or it would be written with them.
+        map[60 * PAGE] = 77;
+        // SAFETY: nobody has a reference to its bytes.
+        unsafe { map.remap(4 * PAGE + 50, Default::default()) }.unwrap();
+        if outgrown {
+            map.set_len(&file, LONG).unwrap();
+            assert_eq!((map.len(), map[60 * PAGE]), (LONG, 77));
+        }
+        drop(map);
+        assert_eq!(in_file(&file, 60 * PAGE), 77);
     }
 }
 
