@@ -9,6 +9,7 @@ use crate::file_map::{FileMap, FilePin, populate_by_kernel};
 use crate::files::{self, Files, OpenedWindow};
 use crate::kernel::{lock_by_kernel, msync};
 use crate::managed::Managed;
+use crate::range::whole_pages;
 use crate::reached::AccessPath;
 use crate::store::FileWrites;
 use core::ops::Range;
@@ -240,6 +241,7 @@ impl WritableFile {
                 let window = self.file.cache().addresses().start;
                 let offsets = (addresses.start - window) as u64..(addresses.end - window) as u64;
                 let punch = || self.writes.punch(offsets.clone());
+                let addresses = whole_pages(&addresses);
                 self.file.empty(addresses, punch)?;
             }
         }

@@ -335,6 +335,11 @@ fn a_file_becomes_shorter_and_longer() {
     // SAFETY: nobody relies on the bytes.
     unsafe { map.unchecked_advise_range(UncheckedAdvice::Remove, 0, 4 * PAGE) }.unwrap();
     assert_eq!((byte(&map, PAGE), byte(&map, 4 * PAGE)), (0, 0xCD));
+    // By whole pages.
+    // SAFETY: as above.
+    unsafe { map.unchecked_advise_range(UncheckedAdvice::Remove, 6 * PAGE - 1, 2) }.unwrap();
+    let left = [5, 6, 7].map(|page| (byte(&map, page * PAGE), byte(&map, page * PAGE + PAGE - 1)));
+    assert_eq!(left, [(0, 0), (0, 0), (0xCD, 0xCD)]);
     // As madvise(2) has it, no locked page is taken.
     map.lock().unwrap();
     // SAFETY: as above.

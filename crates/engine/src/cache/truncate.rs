@@ -38,7 +38,7 @@ impl PageCache {
         self.is_writable() && !end.is_multiple_of(PAGE_SIZE as u64) && is_around() && is_longer()
     }
 
-    /// Has `take` take the pages of `range` out of the store, and forgets them, dirty or not. A touch of one of them
+    /// Has `take` take the pages of `range`, whole ones, out of the store, and forgets them, dirty or not. A touch of one of them
     /// meanwhile waits, and finds the store's new bytes. If it cannot be done nothing is lost. `take` is called once more where pages
     /// could not be written before: another thread may have written them after the first call.
     ///
@@ -48,6 +48,9 @@ impl PageCache {
         range: Range<usize>,
         mut take: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
+        // Bytes beside it in its first page or its last would be lost, if these could not be written.
+        let ends = range.start | range.end;
+        assert!(ends.is_multiple_of(PAGE_SIZE), "by whole pages");
         let _length = self.hold_length();
         let _emptied = self.begin_to_empty(range.clone());
         let are_left = self.has_unwritten(&range);
@@ -229,7 +232,7 @@ impl PageCache {
     /// it missing, as one that the program has thrown away (`fault/file/vanished.rs`). The caller holds the folio lock.
     fn drop_part(&self, folio: &Folio, range: &Range<usize>) {
         self.end_dirty(folio, dirty_beside(folio, range));
-        let (pages, range) = (folio.range(), whole_pages(range));
+        let pages = folio.range();
         let part = pages.start.max(range.start)..pages.end.min(range.end);
         self.node.mmu.zap(core::slice::from_ref(&part));
     }
@@ -237,14 +240,9 @@ impl PageCache {
 
 /// The dirty pages of a folio of which nothing is in a range.
 fn dirty_beside(folio: &Folio, range: &Range<usize>) -> u32 {
-    let range = whole_pages(range);
     let beside = folio
         .range()
         .step_by(PAGE_SIZE)
         .filter(|page| !range.contains(page));
     folio.dirty_pages() & beside.fold(0, |bits, page| bits | folio.bit_of(page))
-}
-
-fn whole_pages(range: &Range<usize>) -> Range<usize> {
-    range.start & !(PAGE_SIZE - 1)..range.end.next_multiple_of(PAGE_SIZE)
 }
