@@ -196,12 +196,15 @@ impl WritableFile {
         failed.map_or(Ok(()), |failed| Err(FaultError::from(failed).into()))
     }
 
-    /// Starts that.
+    /// Starts that. Where the system has no thread for it, the bytes are in the file when this returns.
     pub(crate) fn flush_soon(&self, files: &Files, addresses: Range<usize>) -> io::Result<()> {
         if self.was_inherited() {
             return msync(&addresses, libc::MS_ASYNC);
         }
-        files.write_back_soon();
+        let cache = self.file.cache();
+        if !files.write_back_soon(cache.node()) {
+            files::write_back(cache, addresses);
+        }
         Ok(())
     }
 
@@ -238,10 +241,10 @@ impl WritableFile {
             }
             UncheckedAdvice::Remove if lock(&self.locked).is_some() => return Err(error::locked()),
             UncheckedAdvice::Remove => {
+                let addresses = whole_pages(&addresses);
                 let window = self.file.cache().addresses().start;
                 let offsets = (addresses.start - window) as u64..(addresses.end - window) as u64;
                 let punch = || self.writes.punch(offsets.clone());
-                let addresses = whole_pages(&addresses);
                 self.file.empty(addresses, punch)?;
             }
         }

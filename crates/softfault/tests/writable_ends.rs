@@ -1,7 +1,8 @@
 //! Maps that write to their file over the engine: the file's bytes when the process has ended, when the map has become shorter, when
-//! the file takes nothing; a child of fork and a small map beside them.
+//! the file takes nothing, and where the system has no threads; a child of fork and a small map beside them.
 
 mod child;
+mod filter;
 mod write_scene;
 
 use child::{command, forked, scenario};
@@ -62,6 +63,23 @@ fn stores_in_a_part_that_is_cut_off_are_in_the_file() {
         drop(map);
         assert_eq!(in_file(&file, 60 * PAGE), 77);
     }
+}
+
+/// Where no thread can be started, nobody would begin to write later.
+#[test]
+fn a_flush_that_does_not_wait_needs_no_thread() {
+    if scenario().is_none() {
+        return child::succeeds("a_flush_that_does_not_wait_needs_no_thread", "alone");
+    }
+    let scratch = Scratch::new("threadless", 64 * PAGE);
+    let file = scratch.open();
+    let engine = engine(16 << 20);
+    filter::deny(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+    let mut map = write(&engine, &file);
+    map[3 * PAGE] = 77;
+    map.flush_async().unwrap();
+    assert_eq!(in_file(&file, 3 * PAGE), 77);
+    assert_eq!(map.dirty_bytes(), 0);
 }
 
 /// Writes beyond RLIMIT_FSIZE are refused: reported once, and nothing is lost.

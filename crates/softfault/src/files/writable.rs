@@ -134,6 +134,7 @@ impl Files {
         let outgrown = self.table().forget_outgrown(&looked.identity);
         drop(outgrown);
         if let Some(known) = self.find_writable(managed, &looked.identity)? {
+            self.begin_write_behind(&managed.node);
             return Ok(Some(known));
         }
         if !wanted || self.table().is_taken(&looked.identity) {
@@ -244,12 +245,15 @@ impl Files {
         }
     }
 
-    /// Starts to write back the dirty pages.
-    pub(crate) fn write_back_soon(&self) {
+    /// Starts to write back the dirty pages. False if there is no thread for that.
+    pub(crate) fn write_back_soon(&self, node: &Arc<Node>) -> bool {
+        let _masked = signal::masked();
+        self.begin_write_behind(node);
         self.write_behind.state.now.store(true, Relaxed);
-        self.write_behind.ring();
+        self.write_behind.ring()
     }
 
+    /// Starts the thread, unless there is one. Where the system has none now, this is called again, for the next map or flush.
     fn begin_write_behind(&self, node: &Arc<Node>) {
         let mut thread = lock(&self.write_behind.thread);
         if thread.is_some() {
@@ -262,7 +266,9 @@ impl Files {
         let started = thread::start(c"softfault-write", thread::STACK, serve).ok();
         *thread = started.map(|thread| (thread, node.clone()));
         let mut tables = lock(&AT_EXIT.get().0);
-        tables.retain(|table| table.strong_count() > 0);
+        // The last time there may have been no thread.
+        let is_other = |table: &Weak<SharedTable>| table.as_ptr() != Arc::as_ptr(&self.shared);
+        tables.retain(|table| table.strong_count() > 0 && is_other(table));
         tables.push(Arc::downgrade(&self.shared));
         drop(tables);
         static REGISTERED: Done = Done::new();
@@ -334,10 +340,13 @@ extern "C" fn at_exit() {
 }
 
 impl WriteBehind {
-    fn ring(&self) {
-        if let Some((_, node)) = &*lock(&self.thread) {
+    /// Wakes the thread; false if there is none.
+    fn ring(&self) -> bool {
+        let thread = lock(&self.thread);
+        if let Some((_, node)) = &*thread {
             node.ring_for_cleaning();
         }
+        thread.is_some()
     }
 
     /// Ends the thread, and has all that is left written.
@@ -400,15 +409,6 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
-
-    /// One thread has counted itself into a window that nobody mapped for a while, and goes on only later. Another that
-    /// comes meanwhile sees what was written to the file, too, and its stores write nothing older over that.
-    #[test]
-    fn the_second_to_open_an_idle_window_sees_writes_of_others() {
-        let builder = Engine::builder().memory(16 << 20).small_maps(0);
-        let engine = builder.coherence(Coherence::Engine).build().unwrap();
-        let path = std::env::temp_dir().join(format!("softfault-second-{}", std::process::id()));
-        std::fs::write(&path, [1; 4096]).unwrap();
     use std::sync::mpsc::channel;
 
     /// A write-back may take as long as a device hangs.
@@ -456,6 +456,15 @@ mod tests {
             assert_eq!((maps.len(), left, engine.stats().idle_windows), (1, 0, 0));
         });
     }
+
+    /// One thread has counted itself into a window that nobody mapped for a while, and goes on only later. Another that
+    /// comes meanwhile sees what was written to the file, too, and its stores write nothing older over that.
+    #[test]
+    fn the_second_to_open_an_idle_window_sees_writes_of_others() {
+        let builder = Engine::builder().memory(16 << 20).small_maps(0);
+        let engine = builder.coherence(Coherence::Engine).build().unwrap();
+        let path = std::env::temp_dir().join(format!("softfault-second-{}", std::process::id()));
+        std::fs::write(&path, [1; 4096]).unwrap();
         let file = File::options().read(true).write(true).open(&path);
         let file = file.unwrap();
         let (managed, files) = (engine.inner.managed().unwrap(), &engine.inner.files);

@@ -14,7 +14,7 @@ impl MmapMut {
         self.flush_range(0, self.len)
     }
 
-    /// Starts to write the dirty pages, and does not wait.
+    /// Starts to write the dirty pages, and does not wait, unless the system has no thread for that.
     pub fn flush_async(&self) -> io::Result<()> {
         self.flush_async_range(0, self.len)
     }
