@@ -228,7 +228,8 @@ fn by_path(fd: RawFd, options: &options::Options) -> Option<bool> {
     if options.matching.is_empty() && options.not.is_empty() {
         return None;
     }
-    let link = format!("/proc/self/fd/{fd}");
+    // Of this thread: the first one may have ended, and has no descriptors then.
+    let link = format!("/proc/thread-self/fd/{fd}");
     let path = std::fs::read_link(link).ok()?;
     let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
     let any = |patterns: &[CString]| patterns.iter().any(|pattern| matches(pattern, &path));

@@ -72,7 +72,7 @@ fn breaks_strict(why: Decline) -> bool {
 fn line(why: Decline, call: &Call, ends: bool) -> String {
     let mapping = match call.fd {
         ..0 => "anonymous memory".to_owned(),
-        fd => match std::fs::read_link(format!("/proc/self/fd/{fd}")) {
+        fd => match std::fs::read_link(format!("/proc/thread-self/fd/{fd}")) {
             // In one line, also if it has line breaks.
             Ok(path) => format!("{path:?}"),
             Err(_) => "a file".to_owned(),

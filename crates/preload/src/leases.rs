@@ -62,7 +62,7 @@ impl Leases {
             Some(libc::EAGAIN) => Decline::OpenForWriting,
             _ => Decline::NoAssurance,
         })?;
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
+        let path = std::fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd())).ok();
         let users = 1;
         self.held.insert(file, Leased { lease, users, path });
         Ok(())

@@ -78,6 +78,22 @@ static const char *touch(const volatile unsigned char *byte)
 
 static void whole_file(void) { show("whole", whole(), size); }
 
+/* By a thread that goes on when the first has ended. */
+static void *whole_by_another(void *first)
+{
+    pthread_join(*(pthread_t *)first, NULL);
+    whole_file();
+    exit(0);
+}
+
+static void without_the_first(void)
+{
+    static pthread_t first, other;
+    first = pthread_self();
+    pthread_create(&other, NULL, whole_by_another, &first);
+    pthread_exit(NULL);
+}
+
 static void parts(void)
 {
     unsigned char *first = map(5 * MIB + 100, PROT_READ, MAP_SHARED, 3 * MIB);
@@ -737,7 +753,7 @@ static void fork_beside_first(void)
 }
 
 static const struct { const char *name; void (*run)(void); } CASES[] = {
-    {"whole", whole_file}, {"parts", parts}, {"twice", twice}, {"past-end", past_end},
+    {"whole", whole_file}, {"without-the-first", without_the_first}, {"parts", parts}, {"twice", twice}, {"past-end", past_end},
     {"unmap-parts", unmap_parts}, {"again", again}, {"protect", protect}, {"write-to-private", write_to_private},
     {"move", move}, {"fixed-over", fixed_over}, {"advise", advise}, {"lock", lock}, {"calls", calls}, {"raw", raw_calls},
     {"errno", kept_errno}, {"forks", forks}, {"bare-forks", bare_forks},

@@ -2,7 +2,7 @@
 
 use crate::stats::{self, ProcessStats};
 use crate::{
-    BYTES, MEMORY, assert_same, compile, directory, file, has_messages, softfault_run, ways,
+    BYTES, MEMORY, assert_same, compile, directory, file, has_messages, softfault_run, text, ways,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -262,6 +262,16 @@ fn something_else_is_mapped_where_the_file_was() {
 
 #[test]
 fn patterns_say_which_files() {
+    patterns_say_which_files_of("whole");
+}
+
+/// Failed before: its descriptors were looked up as those of the first thread. The patterns were none, and the budget the least.
+#[test]
+fn patterns_say_which_files_when_the_first_thread_has_ended() {
+    patterns_say_which_files_of("without-the-first");
+}
+
+fn patterns_say_which_files_of(case: &str) {
     let Some(cases) = Cases::get() else { return };
     let path = cases.data.to_str().unwrap();
     let other = ["not_matched", "taken"];
@@ -280,9 +290,11 @@ fn patterns_say_which_files() {
         with.args(arguments)
             .arg("--")
             .arg(&cases.program)
-            .arg("whole")
+            .arg(case)
             .arg(&cases.data);
-        assert!(with.output().unwrap().status.success());
+        let with = with.output().unwrap();
+        assert!(with.status.success());
+        assert_eq!(text(&with.stderr), "", "{arguments:?}");
         let stats = stats::read(&file);
         assert_eq!(
             stats[0].taken(),

@@ -144,7 +144,7 @@ impl Page {
             page.is_said.store(is_said.into(), Relaxed);
             page.magic.store(MAGIC, Relaxed);
         }
-        let own = CString::new(format!("/proc/self/fd/{fd}")).ok()?;
+        let own = CString::new(format!("/proc/thread-self/fd/{fd}")).ok()?;
         let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
         // SAFETY: paths that end in zero; the opened descriptor is closed.
         let linked = unsafe {
