@@ -6,7 +6,7 @@ use crate::count::{self, Decline};
 use crate::decide::Call;
 use crate::leases::Written;
 use crate::standard_error::tell;
-use crate::{give, inside, mode, options, private, reports, stats, table, take};
+use crate::{give, inside, mode, options, private, program, reports, table, take};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// softfault failed, as of env(1).
@@ -84,7 +84,7 @@ fn line(why: Decline, call: &Call, ends: bool) -> String {
         None => String::new(),
     };
     let ends = if ends { " (--strict)" } else { "" };
-    let (prefix, mib) = (stats::line_prefix(), call.bytes.div_ceil(1 << 20));
+    let (prefix, mib) = (program::line_prefix(), call.bytes.div_ceil(1 << 20));
     format!("{prefix}: {mapping}, {mib} MiB, is not under the budget: {name}, {text}{how}{ends}\n")
 }
 
@@ -123,7 +123,7 @@ fn how(why: Decline) -> Option<String> {
 
 /// Memory that was taken was handed over, for the program has set this limit on the size of files. In a thread that is inside.
 pub fn tell_of_file_limit(limit: u64) {
-    let prefix = stats::line_prefix();
+    let prefix = program::line_prefix();
     tell(&format!(
         "{prefix}: memory is no longer under the budget: RLIMIT_FSIZE, {limit} bytes, is less than the swap file's size\n"
     ));
@@ -135,7 +135,7 @@ pub fn tell_of_writer(written: Option<Written>) {
         return;
     };
     let file = path.map_or_else(|| "a file".to_owned(), |path| format!("{path:?}"));
-    let (prefix, mib) = (stats::line_prefix(), bytes.div_ceil(1 << 20));
+    let (prefix, mib) = (program::line_prefix(), bytes.div_ceil(1 << 20));
     tell(&format!(
         "{prefix}: {file}, {mib} MiB, is no longer under the budget: it was opened for writing\n"
     ));

@@ -1,6 +1,6 @@
 //! Properties of the program.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -163,3 +163,24 @@ const SANITIZERS: [(&CStr, &str); 2] = [
     (c"__tsan_init", "ThreadSanitizer"),
     (c"__msan_init", "MemorySanitizer"),
 ];
+
+/// The beginning of each line that is written about this process.
+pub fn line_prefix() -> String {
+    format!("softfault: {}[{}]", name(), std::process::id())
+}
+
+unsafe extern "C" {
+    /// The last part of the name by which the program was executed (glibc).
+    static program_invocation_short_name: *const c_char;
+}
+
+/// The name of the process.
+pub fn name() -> String {
+    if let Ok(name) = std::fs::read_to_string("/proc/self/comm") {
+        return name.trim_end().to_owned();
+    }
+    // There may be no descriptor left, or no /proc.
+    // SAFETY: the C library's, a string that ends in zero, set before the program begins.
+    let name = unsafe { CStr::from_ptr(program_invocation_short_name) };
+    name.to_string_lossy().into_owned()
+}

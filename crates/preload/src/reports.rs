@@ -1,7 +1,7 @@
 //! When reports of the statistics are written, and where to: the last one at exit, and others by a thread while the program runs.
 
 use crate::options::{self, Options};
-use crate::{inside, standard_error, stats};
+use crate::{inside, program, standard_error, stats};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use libc::c_int;
@@ -94,7 +94,7 @@ pub fn forked() {
 }
 
 fn tell_of_none(why: &str) {
-    let prefix = stats::line_prefix();
+    let prefix = program::line_prefix();
     standard_error::tell(&format!("{prefix}: no reports while it runs: {why}\n"));
 }
 

@@ -1,6 +1,7 @@
 //! A report of the statistics: lines of text, or a line of JSON.
 
 use crate::options::{self, StatsForm};
+use crate::program::{line_prefix, name};
 use crate::tree::TreeStats;
 use crate::{count, table};
 use core::fmt::Write;
@@ -121,7 +122,7 @@ fn json(
         text,
         "{{\"pid\":{},\"program\":{},\"time\":{:.3},\"ended\":{},\"taken\":{},\"malloc\":{},\"handed_back\":{},\"declined\":{{{}}}",
         std::process::id(),
-        quoted(&program()),
+        quoted(&name()),
         now(),
         ended,
         mappings(count::TAKEN.get()),
@@ -172,25 +173,4 @@ fn quoted(text: &str) -> String {
     }
     quoted.push('"');
     quoted
-}
-
-/// The beginning of each line of text.
-pub fn line_prefix() -> String {
-    format!("softfault: {}[{}]", program(), std::process::id())
-}
-
-unsafe extern "C" {
-    /// The last part of the name by which the program was executed (glibc).
-    static program_invocation_short_name: *const core::ffi::c_char;
-}
-
-/// The name of the process.
-fn program() -> String {
-    if let Ok(name) = std::fs::read_to_string("/proc/self/comm") {
-        return name.trim_end().to_owned();
-    }
-    // There may be no descriptor left, or no /proc.
-    // SAFETY: the C library's, a string that ends in zero, set before the program begins.
-    let name = unsafe { core::ffi::CStr::from_ptr(program_invocation_short_name) };
-    name.to_string_lossy().into_owned()
 }

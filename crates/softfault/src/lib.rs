@@ -153,7 +153,9 @@ mod generation;
 pub use sync::{kernel_calls, stage, system_call};
 mod signal;
 #[doc(hidden)]
-pub use signal::{NoCancel, SIGCANCEL, cancel_disabled};
+pub use signal::{
+    NoCancel, SIGCANCEL, cancel_disabled, without_file_size_signal, without_write_signals,
+};
 
 mod advice;
 mod error;

@@ -23,6 +23,7 @@ mod library;
 mod lives;
 mod malloc;
 mod moved;
+mod no_room;
 mod odd_calls;
 mod own_names;
 mod partly;

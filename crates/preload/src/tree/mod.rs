@@ -27,12 +27,13 @@ mod page;
 mod robust;
 mod share;
 
-use crate::options;
+use crate::{options, program, standard_error};
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use page::Page;
 use share::Seat;
 use softfault::{Engine, LEAST_MEMORY};
+use std::io;
 
 /// The tree, as a process has it that has an engine.
 #[derive(Clone, Copy)]
@@ -67,25 +68,42 @@ pub fn join() -> Share {
         return Share::Own;
     }
     match join_at(path, memory) {
-        Some(tree) => {
+        Ok(tree) => {
             let bytes = tree.seat.first_share();
             Share::Of(tree, bytes)
         }
-        None => Share::Least,
+        Err(why) => {
+            tell_of_least(path, &why);
+            Share::Least
+        }
     }
 }
 
-fn join_at(path: &'static CStr, memory: usize) -> Option<Tree> {
+fn join_at(path: &'static CStr, memory: usize) -> io::Result<Tree> {
     let is_said = options::get().memory.is_some();
     // Once more where the page was given up just then.
-    let mut tries = (0..3).map_while(|_| Page::open(path, memory, is_said));
-    let tree = tries.find_map(|page| {
-        let seat = Seat::take(page)?;
-        Some(Tree { page, seat })
-    })?;
-    // Release pairs with the Acquire in `begins_to_evict`.
-    SEAT.store(core::ptr::from_ref(tree.seat).cast_mut(), Ordering::Release);
-    Some(tree)
+    for _ in 0..3 {
+        let page = Page::open(path, memory, is_said)?;
+        if let Some(seat) = Seat::take(page) {
+            // Release pairs with the Acquire in `begins_to_evict`.
+            SEAT.store(core::ptr::from_ref(seat).cast_mut(), Ordering::Release);
+            return Ok(Tree { page, seat });
+        }
+    }
+    Err(io::Error::other("it has no place for another process"))
+}
+
+/// Once in a process and the children that it forks.
+fn tell_of_least(path: &CStr, why: &io::Error) {
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    // Relaxed: it guards nothing.
+    if IS_TOLD.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let (prefix, mib) = (program::line_prefix(), LEAST_MEMORY >> 20);
+    standard_error::tell(&format!(
+        "{prefix}: the budget is {mib} MiB, the least: it cannot be shared by {path:?}: {why}; --memory-per-process needs no such file\n"
+    ));
 }
 
 /// Joins the tree with an engine that is there already, and has the budget that it was made with.

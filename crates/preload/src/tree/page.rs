@@ -14,7 +14,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use core::time::Duration;
 use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Of this arrangement of the page: a library of another version is in another tree.
@@ -60,24 +64,24 @@ pub struct LockedPage {
 }
 
 impl Page {
-    /// The page of a name, made if there is none, for so many bytes; `None` if it cannot be had.
-    pub fn open(path: &CStr, memory: usize, is_said: bool) -> Option<&'static Self> {
+    /// The page of a name, made if there is none, for so many bytes.
+    pub fn open(path: &CStr, memory: usize, is_said: bool) -> io::Result<&'static Self> {
         // Relaxed: mapped by this thread with the table locked, or by its parent.
         // SAFETY: null, or mapped for ever.
         let mapped = unsafe { MAPPED.load(Relaxed).as_ref() };
         if let Some(page) = mapped.filter(|page| page.is_closed.load(Relaxed) == 0) {
-            return Some(page);
+            return Ok(page);
         }
         let page = match Self::map_existing(path) {
             Some(page) => page,
             None => match Self::make(path, memory, is_said) {
-                Some(page) => page,
-                // Another was faster.
-                None => Self::map_existing(path)?,
+                Ok(page) => page,
+                // Another may have been faster.
+                Err(why) => Self::map_existing(path).ok_or(why)?,
             },
         };
         MAPPED.store(core::ptr::from_ref(page).cast_mut(), Relaxed);
-        Some(page)
+        Ok(page)
     }
 
     /// The page of a name, if it is there and ours.
@@ -122,37 +126,28 @@ impl Page {
         }
     }
 
-    fn make(path: &CStr, memory: usize, is_said: bool) -> Option<&'static Self> {
+    fn make(path: &CStr, memory: usize, is_said: bool) -> io::Result<&'static Self> {
         let whole = Path::new(OsStr::from_bytes(path.to_bytes()));
-        let directory = whole.parent()?;
+        let directory = whole.parent().ok_or(io::ErrorKind::NotFound)?;
         sweep(directory);
-        let directory = CString::new(directory.as_os_str().as_bytes()).ok()?;
-        let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC;
-        // SAFETY: a path that ends in zero.
-        let fd = unsafe { libc::open(directory.as_ptr(), flags, 0o600) };
-        if fd < 0 {
-            return None;
-        }
-        // SAFETY: of a file that was just made.
-        let sized = unsafe { libc::ftruncate(fd, size_of::<Self>() as libc::off_t) } == 0;
-        let page = sized.then(|| Self::map(fd)).flatten();
-        if let Some(page) = page {
-            // SAFETY: nobody else knows it.
-            unsafe { page.lock.make() };
-            page.memory.store(memory as u64, Relaxed);
-            page.first_memory.store(memory as u64, Relaxed);
-            page.is_said.store(is_said.into(), Relaxed);
-            page.magic.store(MAGIC, Relaxed);
-        }
-        let own = CString::new(format!("/proc/thread-self/fd/{fd}")).ok()?;
+        let mut options = File::options();
+        options.read(true).write(true).mode(0o600);
+        let file = options.custom_flags(libc::O_TMPFILE).open(directory)?;
+        allocate(&file)?;
+        let page = Self::map(file.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: nobody else knows it.
+        unsafe { page.lock.make() };
+        page.memory.store(memory as u64, Relaxed);
+        page.first_memory.store(memory as u64, Relaxed);
+        page.is_said.store(is_said.into(), Relaxed);
+        page.magic.store(MAGIC, Relaxed);
+        let own = CString::new(format!("/proc/thread-self/fd/{}", file.as_raw_fd()))?;
         let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
-        // SAFETY: paths that end in zero; the opened descriptor is closed.
-        let linked = unsafe {
-            let linked = libc::linkat(here, own.as_ptr(), here, path.as_ptr(), follow);
-            libc::close(fd);
-            linked == 0
-        };
-        page.filter(|_| linked)
+        // SAFETY: paths that end in zero.
+        match unsafe { libc::linkat(here, own.as_ptr(), here, path.as_ptr(), follow) } {
+            0 => Ok(page),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     fn map(fd: libc::c_int) -> Option<&'static Self> {
@@ -276,6 +271,20 @@ impl LockedPage {
         let peak = self.page.peak.load(Relaxed).max(had.sum());
         self.page.peak.store(peak, Relaxed);
     }
+}
+
+/// Gives a page's file its length, and the memory for it: a store to a hole would be a SIGBUS on a full file system.
+fn allocate(file: &File) -> io::Result<()> {
+    let bytes = size_of::<Page>() as libc::off_t;
+    let allocate = || loop {
+        // SAFETY: of a file that is there.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            why => return Err(why),
+        }
+    };
+    softfault::without_file_size_signal(allocate).map_err(io::Error::from_raw_os_error)
 }
 
 /// Removes pages of this user's trees whose processes were all killed.

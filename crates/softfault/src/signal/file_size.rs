@@ -1,26 +1,39 @@
-//! SIGXFSZ: the kernel sends it to a thread whose write would exceed RLIMIT_FSIZE. The
-//! program did not write: it touched memory, and gets an error for that if need be.
+//! SIGXFSZ: the kernel sends it to a thread whose write would exceed RLIMIT_FSIZE; and SIGPIPE, where nobody
+//! reads any more. The program did not write: it touched memory, and gets an error for that if need be.
 
 use libc::c_int;
 
 /// A set of the kernel's.
 type Set = u64;
 const XFSZ: Set = 1 << (libc::SIGXFSZ - 1);
+const PIPE: Set = 1 << (libc::SIGPIPE - 1);
 
-/// Makes a system call that lets a file grow; if that is too large, without the signal. Of two
-/// that are pending the kernel hands out first the one that is for the thread alone: ours.
+/// Makes a system call that lets a file grow; if that is too large, without the signal.
 pub fn without_file_size_signal<T>(call: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
-    let before = change(libc::SIG_BLOCK, XFSZ);
+    without(XFSZ, call)
+}
+
+/// Makes a system call that writes to a file or a pipe that is not softfault's own; if it fails, without a signal.
+pub fn without_write_signals<T>(call: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
+    without(XFSZ | PIPE, call)
+}
+
+/// Makes the call with these signals blocked, and takes the one that it has raised. Of two that are
+/// pending the kernel hands out first the one that is for the thread alone: ours.
+fn without<T>(signals: Set, call: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
+    let before = change(libc::SIG_BLOCK, signals);
     let answer = call();
-    if matches!(answer, Err(libc::EFBIG)) {
+    let raised = match answer {
+        Err(libc::EFBIG) => signals & XFSZ,
+        Err(libc::EPIPE) => signals & PIPE,
+        _ => 0,
+    };
+    if raised != 0 {
         let no_wait = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let (set, info) = (
-            &raw const XFSZ_SET,
-            core::ptr::null_mut::<libc::siginfo_t>(),
-        );
+        let (set, info) = (&raw const raised, core::ptr::null_mut::<libc::siginfo_t>());
         // SAFETY: takes a pending signal of the set, if there is one.
         unsafe {
             sync::system_call!(
@@ -35,8 +48,6 @@ pub fn without_file_size_signal<T>(call: impl FnOnce() -> Result<T, c_int>) -> R
     change(libc::SIG_SETMASK, before);
     answer
 }
-
-static XFSZ_SET: Set = XFSZ;
 
 /// Changes the mask of this thread, and returns the old one. Not by the C library, which takes
 /// the signals that it keeps to itself out of every mask: the handler has one of them in its.

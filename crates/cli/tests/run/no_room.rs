@@ -1,0 +1,123 @@
+//! Softfault's own files cannot be written to: the page of a tree, reports, lines. The program ends as it does alone.
+
+use crate::cases::Cases;
+use crate::{assert_same, softfault_run, stats, text, ways};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// No file may be longer, in the processes of [`limited`]: not the page of a tree.
+const LIMIT: libc::rlim_t = 2048;
+
+/// A case with softfault, and these options.
+fn with(cases: &Cases, how: &str, options: &[&str], case: &str) -> Command {
+    let mut with = softfault_run();
+    with.args(["--faults", how]).args(options).arg("--");
+    with.arg(&cases.program).arg(case).arg(&cases.data);
+    with
+}
+
+fn without(cases: &Cases, case: &str) -> Output {
+    let mut without = Command::new(&cases.program);
+    without.arg(case).arg(&cases.data).output().unwrap()
+}
+
+/// With a limit on the size of files.
+fn limited(command: &mut Command) -> &mut Command {
+    let set = || {
+        let limit = libc::rlimit {
+            rlim_cur: LIMIT,
+            rlim_max: LIMIT,
+        };
+        // SAFETY: the structure is live.
+        match unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: one system call.
+    unsafe { command.pre_exec(set) }
+}
+
+/// The same, but for a line on the standard error with these words.
+fn assert_same_but_line(with: &Output, without: &Output, words: &[&str], what: &str) {
+    let said = text(&with.stderr);
+    let mut with = with.clone();
+    with.stderr.clear();
+    assert_same(&with, without, what);
+    let is_line = said.starts_with("softfault: cases[") && said.lines().count() == 1;
+    assert!(is_line, "{what}: {said:?}");
+    for words in words {
+        assert!(said.contains(words), "{what}: {said:?} says {words:?}");
+    }
+}
+
+fn assert_least(file: &Path, what: &str) {
+    let all = stats::read(file);
+    assert_eq!(all[0].taken(), 1, "{what}");
+    let least = softfault::LEAST_MEMORY as u64;
+    assert_eq!(all[0].number(&["memory_bytes"]), least, "{what}");
+    assert!(all[0].number(&["peak_bytes"]) <= least, "{what}");
+}
+
+/// Failed before: SIGXFSZ ended the program, and an empty file stayed.
+#[test]
+fn a_tree_s_page_that_may_not_be_made() {
+    let Some(cases) = Cases::get() else { return };
+    let without = without(cases, "whole");
+    for how in ways() {
+        let file = cases.stats_file("small-page");
+        let stats_file = ["--stats=json", "--stats-file", file.to_str().unwrap()];
+        let options = [&["--memory", "16M"], &stats_file[..]].concat();
+        let mut run = with(cases, how, &options, "whole");
+        let run = limited(&mut run)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let run = run.spawn().unwrap();
+        let page = format!("-{}-", run.id());
+        let run = run.wait_with_output().unwrap();
+        let words = ["File too large", "8 MiB", "--memory-per-process"];
+        assert_same_but_line(&run, &without, &words, how);
+        assert_least(&file, how);
+        let left = std::fs::read_dir("/dev/shm")
+            .into_iter()
+            .flatten()
+            .flatten();
+        let left = left.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut left = left.filter(|name| name.starts_with("softfault-run-"));
+        assert!(!left.any(|name| name.contains(&page)), "{how}");
+    }
+}
+
+/// Failed before: the page was made with a hole, and the first store to it was a SIGBUS.
+#[test]
+fn a_tree_s_page_without_memory_for_it() {
+    let Some(cases) = Cases::get() else { return };
+    let without = without(cases, "whole");
+    for how in ways() {
+        for strict in [&[][..], &["--strict"]] {
+            let file = cases.stats_file("full-page");
+            let stats_file = ["--stats=json", "--stats-file", file.to_str().unwrap()];
+            let options = [&["--memory", "16M"], &stats_file[..], strict].concat();
+            let run = with(cases, how, &options, "whole");
+            let mount = "mount -t tmpfs -o size=64k none /dev/shm || exit 77
+                head -c 65536 /dev/zero >/dev/shm/full; exec \"$@\"";
+            let mut unshare = Command::new("unshare");
+            unshare.args(["-m", "sh", "-c", mount, "sh"]);
+            unshare.arg(run.get_program()).args(run.get_args());
+            for (name, value) in run.get_envs() {
+                unshare.env(name, value.unwrap_or_default());
+            }
+            let run = match unshare.output() {
+                Ok(run) if run.status.code() != Some(77) && run.status.code() != Some(1) => run,
+                refused => {
+                    let why = format_args!("nothing can be mounted here: {refused:?}");
+                    return softfault_skip::skipped("root", why);
+                }
+            };
+            let words = ["No space left on device", "8 MiB", "--memory-per-process"];
+            assert_same_but_line(&run, &without, &words, how);
+            assert_least(&file, how);
+        }
+    }
+}
