@@ -1,11 +1,13 @@
 //! When reports of the statistics are written, and where to: the last one at exit, and others by a thread while the program runs.
 
-use crate::options::{self, Options};
-use crate::{inside, program, standard_error, stats};
+use crate::options;
+use crate::{call, inside, program, standard_error, stats};
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use libc::c_int;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _};
 
 const STACK: usize = 256 << 10;
@@ -46,15 +48,19 @@ pub fn write_last() {
     let Some(text) = stats::report(true) else {
         return;
     };
-    match open(options) {
-        Some(file) => put(&file, text),
-        None if options.stats_file.is_none() => {
-            // SAFETY: the number is not closed.
-            let standard_error = unsafe { File::from_raw_fd(libc::STDERR_FILENO) };
-            put(&standard_error, text);
-            let _ = standard_error.into_raw_fd();
-        }
-        None => {}
+    let Some(path) = &options.stats_file else {
+        // SAFETY: the number is not closed.
+        let standard_error = unsafe { File::from_raw_fd(libc::STDERR_FILENO) };
+        // There is no other place to tell of it.
+        let _ = put(&standard_error, text);
+        let _ = standard_error.into_raw_fd();
+        return;
+    };
+    if let Err(why) = open(path).and_then(|file| put(&file, text)) {
+        let prefix = program::line_prefix();
+        standard_error::tell(&format!(
+            "{prefix}: the last report is not in {path:?}: {why}\n"
+        ));
     }
 }
 
@@ -109,11 +115,11 @@ fn has_own_descriptors() -> bool {
 /// The loop of the thread, which has a table of descriptors of its own.
 fn write_while_running() {
     let options = options::get();
-    let Some(every) = options.stats_every else {
+    let (Some(every), Some(path)) = (options.stats_every, &options.stats_file) else {
         return;
     };
     // The process may be another user soon, or have another root.
-    let mut last = open(options);
+    let mut last = open(path).ok();
     loop {
         std::thread::sleep(every);
         if !begin(WRITING) {
@@ -121,9 +127,10 @@ fn write_while_running() {
         }
         if let Some(text) = stats::report(false) {
             // Anew: somebody may have moved it away.
-            last = open(options).or(last);
+            last = open(path).ok().or(last);
             if let Some(file) = &last {
-                put(file, text);
+                // The standard error is not in this thread's table.
+                let _ = put(file, text);
             }
         }
         // Release: the next writer sees whether the line is whole.
@@ -137,26 +144,38 @@ fn begin(state: u32) -> bool {
     STATE.compare_exchange(IDLE, state, got, not).is_ok()
 }
 
-/// The file for the reports, if one is named and can be opened.
-fn open(options: &Options) -> Option<File> {
-    let path = options.stats_file.as_ref()?;
+/// The file for the reports.
+fn open(path: &CStr) -> io::Result<File> {
     let flags: c_int = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
     // SAFETY: a path that ends in zero; a new descriptor is this file's alone.
     unsafe {
         let fd = libc::open(path.as_ptr(), flags, 0o666);
-        (fd >= 0).then(|| File::from_raw_fd(fd))
+        match fd {
+            0.. => Ok(File::from_raw_fd(fd)),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
 /// In one call: lines of several processes do not mix.
-fn put(file: &File, mut text: String) {
+fn put(file: &File, mut text: String) -> io::Result<()> {
     if IS_TORN.load(Ordering::Relaxed) {
         text.insert(0, '\n');
     }
-    // SAFETY: bytes that are there.
-    let written = unsafe { libc::write(file.as_raw_fd(), text.as_ptr().cast(), text.len()) };
+    let (bytes, all) = (text.as_ptr().cast(), text.len());
+    let write = || {
+        // SAFETY: bytes that are there.
+        let written = unsafe { libc::write(file.as_raw_fd(), bytes, all) };
+        usize::try_from(written).map_err(|_| call::errno())
+    };
+    let written = softfault::without_write_signals(write).map_err(io::Error::from_raw_os_error)?;
     // Nothing was written: the line before is as it was.
-    if let Ok(bytes @ 1..) = usize::try_from(written) {
-        IS_TORN.store(bytes < text.len(), Ordering::Relaxed);
+    if written > 0 {
+        IS_TORN.store(written < all, Ordering::Relaxed);
     }
+    if written < all {
+        let why = format!("there was room for {written} of {all} bytes");
+        return Err(io::Error::other(why));
+    }
+    Ok(())
 }

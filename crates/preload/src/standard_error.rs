@@ -1,6 +1,6 @@
 //! Lines on the standard error, as the program got it.
 
-use crate::decide;
+use crate::{call, decide};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::os::fd::RawFd;
 
@@ -36,7 +36,13 @@ pub fn tell(line: &str) {
                 == 1
             && ready.revents == libc::POLLOUT
         {
-            softfault::system_call!(libc::SYS_write, FD, line.as_ptr(), line.len());
+            // Its reader may have gone since, and a file may have no room (RLIMIT_FSIZE).
+            let _ = softfault::without_write_signals(|| {
+                match softfault::system_call!(libc::SYS_write, FD, line.as_ptr(), line.len()) {
+                    written @ 0.. => Ok(written),
+                    _ => Err(call::errno()),
+                }
+            });
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Errors of the library, as values.
 
+use crate::errno::errno;
+use crate::signal::without_write_signals;
 use core::fmt;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::{MapError, NodeError};
 use softfault_engine::mm::MmError;
 use softfault_engine::mmu::MmuError;
 use softfault_engine::store::StoreError;
-use std::io::{self, Write};
+use std::io;
 
 pub use softfault_engine::fault::FaultError as EngineFaultError;
 
@@ -219,8 +221,17 @@ pub(crate) fn budget(error: NodeError) -> io::Error {
 
 /// Prints a message that cannot be returned to a caller: one line, in one write. A closed standard error is ignored.
 pub(crate) fn say(message: &str) {
-    let line = format!("softfault: {}\n", message.replace('\n', " "));
-    let _ = io::stderr().write_all(line.as_bytes());
+    print(&format!("softfault: {}\n", message.replace('\n', " ")));
+}
+
+/// Writes to the standard error, in one write, without a signal. A file that is full, or a pipe without a reader, is ignored.
+pub(crate) fn print(text: &str) {
+    let write = || {
+        // SAFETY: the bytes are the text's.
+        let written = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        usize::try_from(written).map_err(|_| errno())
+    };
+    let _ = without_write_signals(write);
 }
 
 /// The result of a system call: success, or the errno.

@@ -15,10 +15,10 @@
 //! An engine's numbers are added up when it goes, and asked for at exit where it lives still. Nothing here
 //! waits for a lock: a thread that exits may hold any.
 
-use crate::environment;
 use crate::generation::Done;
 use crate::kernel::KernelCount;
 use crate::store::ReadPolicy;
+use crate::{environment, error};
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
@@ -274,8 +274,7 @@ extern "C" fn at_exit() {
     }
     let block = block(here, &counts, &of_process);
     // One write: blocks of several processes do not mix. Nobody is left to hear of an error.
-    // SAFETY: the bytes are the block's.
-    unsafe { libc::write(libc::STDERR_FILENO, block.as_ptr().cast(), block.len()) };
+    error::print(&block);
 }
 
 fn block(process: u32, counts: &Counts, of_process: &[u64; OF_PROCESS.len()]) -> String {

@@ -1,12 +1,13 @@
 //! Softfault's own files cannot be written to: the page of a tree, reports, lines. The program ends as it does alone.
 
 use crate::cases::Cases;
-use crate::{assert_same, softfault_run, stats, text, ways};
+use crate::{MEMORY, assert_same, softfault_run, stats, text, ways};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// No file may be longer, in the processes of [`limited`]: not the page of a tree.
+/// No file may be longer, in the processes of [`limited`]: not the page of a tree, and not a file of [`full`].
 const LIMIT: libc::rlim_t = 2048;
 
 /// A case with softfault, and these options.
@@ -37,6 +38,12 @@ fn limited(command: &mut Command) -> &mut Command {
     };
     // SAFETY: one system call.
     unsafe { command.pre_exec(set) }
+}
+
+/// A file to which nothing can be added within the limit, opened to append to it.
+fn full(path: &Path) -> File {
+    std::fs::write(path, vec![b'x'; 2 * LIMIT as usize]).unwrap();
+    File::options().append(true).open(path).unwrap()
 }
 
 /// The same, but for a line on the standard error with these words.
@@ -119,5 +126,66 @@ fn a_tree_s_page_without_memory_for_it() {
             assert_same_but_line(&run, &without, &words, how);
             assert_least(&file, how);
         }
+    }
+}
+
+/// Failed before: SIGXFSZ ended the program instead of its exit, or nothing said that the report is missing.
+#[test]
+fn a_report_that_cannot_be_written() {
+    let Some(cases) = Cases::get() else { return };
+    let without = without(cases, "whole");
+    let file = cases.stats_file("report");
+    let report = |file: &str, how: &str, words: &[&str]| {
+        let options = ["--memory-per-process", MEMORY, "--stats-file", file];
+        let run = limited(&mut with(cases, how, &options, "whole")).output();
+        assert_same_but_line(&run.unwrap(), &without, words, how);
+    };
+    for how in ways() {
+        let name = file.to_str().unwrap();
+        drop(full(&file));
+        report(name, how, &["report", name, "File too large"]);
+        // There is room for a part of it.
+        std::fs::write(&file, vec![b'x'; LIMIT as usize - 10]).unwrap();
+        report(name, how, &["report", name, "10 of"]);
+        report("/dev/full", how, &["/dev/full", "No space left on device"]);
+    }
+}
+
+/// Failed before: SIGXFSZ, or SIGPIPE, ended the program instead of its exit.
+#[test]
+fn a_standard_error_that_cannot_be_written_to() {
+    let Some(cases) = Cases::of_its_own("no-room") else {
+        return;
+    };
+    let without = without(&cases, "whole");
+    let full = || full(&cases.directory.join("error"));
+    let closed = || std::io::pipe().unwrap().1;
+    let own = ["--memory-per-process", MEMORY];
+    let report = [&own[..], &["--stats"]].concat();
+    for how in ways() {
+        crate::unwritten::wait(&cases.data);
+        let mut run = with(&cases, how, &report, "whole");
+        let run = limited(&mut run).stderr(full()).output().unwrap();
+        assert_same(&run, &without, &format!("a report, {how}"));
+        let mut run = with(&cases, how, &report, "whole");
+        let run = run.stderr(closed()).output().unwrap();
+        assert_same(&run, &without, &format!("a report for nobody, {how}"));
+        // The engine's own.
+        let mut run = with(&cases, how, &own, "whole");
+        let run = run.env("SOFTFAULT_STATS", "1").stderr(full());
+        let run = limited(run).output().unwrap();
+        assert_same(&run, &without, &format!("counters, {how}"));
+        let mut run = with(&cases, how, &own, "whole");
+        let run = run.env("SOFTFAULT_STATS", "1").stderr(closed()).output();
+        assert_same(
+            &run.unwrap(),
+            &without,
+            &format!("counters for nobody, {how}"),
+        );
+        // A line: the file is open for writing.
+        let _writer = File::options().append(true).open(&cases.data).unwrap();
+        let mut run = with(&cases, how, &own, "whole");
+        let run = limited(&mut run).stderr(full()).output().unwrap();
+        assert_same(&run, &without, &format!("a line, {how}"));
     }
 }
