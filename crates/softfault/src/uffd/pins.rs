@@ -9,7 +9,7 @@
 //! device writes to such a page, but it cannot be told from a pinned one. So once the process has forked, there are no more looks.
 //!
 //! Nor does it move pages between mappings of different kinds. Where the program has locked a part (`mlock(2)`), our window is locked
-//! for the move, or the one page that is moved, if the program may lock no more (`RLIMIT_MEMLOCK`). If not even that is left, the page
+//! for the move, or the one page that is moved, if the program may lock no more (`RLIMIT_MEMLOCK`). If not even that is left, the locked page
 //! stays: the program has locked much, and what it locks it wants to stay. A part that may not be written to cannot be looked at: its pages stay for a
 //! few passes, and go if their bytes are still the same. They cannot stay for ever, as whole heaps are such parts (collectors find writes so).
 
@@ -43,8 +43,8 @@ pub(super) struct Pins {
 /// Where pages are moved to.
 struct Aside {
     window: Reservation,
-    /// The program's own kind of lock is on this part of it.
-    locked: Range<usize>,
+    /// It may be locked, as the program's pages are.
+    is_locked: bool,
     /// Passes of pages with their bytes, by a hash of both.
     passes: Box<[u8]>,
     /// A page to copy to.
@@ -66,7 +66,7 @@ impl UffdMmu {
                 let made = self.reserve(PAGES * PAGE_SIZE, Protection::ReadWrite);
                 let aside = made.ok().map(|window| Aside {
                     window,
-                    locked: 0..0,
+                    is_locked: false,
                     passes: vec![0; TOLD_APART].into(),
                     page: vec![0; PAGE_SIZE].into(),
                 });
@@ -89,7 +89,7 @@ impl UffdMmu {
         for pages in pages.chunks_mut(PAGES) {
             let start = aside.window.addr;
             let place = |at: usize| start + at * PAGE_SIZE;
-            let (mut at, mut most, mut is_turned) = (0, PAGES, false);
+            let (mut at, mut most) = (0, PAGES);
             while at < pages.len() {
                 let run = run(&pages[at..], most);
                 let count = run.len() / PAGE_SIZE;
@@ -104,14 +104,12 @@ impl UffdMmu {
                     }
                     at += 1;
                 }
-                is_turned &= moved == 0;
                 match errno {
                     None => most = (2 * most).min(PAGES),
                     // The kernel moves within one mapping: the program has split the window's.
                     Some(libc::EINVAL) if count - moved > 1 => most = (count - moved) / 2,
-                    Some(libc::EINVAL) if !is_turned => {
-                        is_turned = aside.turn(place(at));
-                        if !is_turned {
+                    Some(libc::EINVAL) if is_locked(pages[at].addr) != is_locked(place(at)) => {
+                        if !aside.turn(place(at)) {
                             pages[at].stays = true;
                             at += 1;
                         }
@@ -124,7 +122,6 @@ impl UffdMmu {
                             _ => self.stays_unseen(aside, &pages[at]),
                         };
                         at += 1;
-                        is_turned = false;
                     }
                 }
             }
@@ -167,41 +164,40 @@ impl Aside {
     /// it may.
     #[cold]
     fn turn(&mut self, page: usize) -> bool {
-        let was_locked = self.locked.contains(&page);
+        let was_locked = is_locked(page);
+        self.is_locked = true;
         self.unlock();
-        if was_locked {
-            return true;
+        if !was_locked {
+            self.is_locked = lock(self.window.range()) || lock(page..page + PAGE_SIZE);
         }
-        let parts = [self.window.range(), page..page + PAGE_SIZE];
-        let refusals = parts.map(|part| match self.locked.is_empty() {
-            true => self.lock(part),
-            false => 0,
-        });
-        // EPERM: it may lock nothing, and its page is not moved for another reason.
-        !refusals.ends_with(&[libc::ENOMEM])
-    }
-
-    /// As `mlock2(2)` with `MLOCK_ONFAULT`; the errno of a refusal, or 0.
-    fn lock(&mut self, part: Range<usize>) -> i32 {
-        const ONFAULT: usize = 1;
-        // SAFETY: of a window of our own; no byte changes, and no page is brought in.
-        match unsafe { sync::system_call!(libc::SYS_mlock2, part.start, part.len(), ONFAULT) } {
-            0 => {
-                self.locked = part;
-                0
-            }
-            _ => crate::errno::errno(),
-        }
+        // By the kernel's own word: where a filter answers for it, the page would be moved again and again.
+        is_locked(page) != was_locked
     }
 
     /// As `munlock(2)`.
     fn unlock(&mut self) {
-        let Range { start, end } = core::mem::take(&mut self.locked);
-        if start < end {
-            // SAFETY: as above.
+        if core::mem::take(&mut self.is_locked) {
+            let Range { start, end } = self.window.range();
+            // SAFETY: of a window of our own; no byte changes.
             unsafe { sync::system_call!(libc::SYS_munlock, start, end - start) };
         }
     }
+}
+
+/// As `mlock2(2)` with `MLOCK_ONFAULT`. False where it is refused.
+fn lock(part: Range<usize>) -> bool {
+    const ONFAULT: usize = 1;
+    // SAFETY: of a window of our own; no byte changes, and no page is brought in.
+    unsafe { sync::system_call!(libc::SYS_mlock2, part.start, part.len(), ONFAULT) == 0 }
+}
+
+/// True of a page that is locked: the kernel gives no such page its advice, which changes nothing but the order in which it would reclaim.
+#[cold]
+fn is_locked(page: usize) -> bool {
+    // SAFETY: no byte changes, and no page goes.
+    let advised =
+        unsafe { sync::system_call!(libc::SYS_madvise, page, PAGE_SIZE, libc::MADV_COLD) };
+    advised != 0 && crate::errno::errno() == libc::EINVAL
 }
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -102,41 +102,57 @@ fn of_pages_that_the_program_has_locked_pinned_ones_stay() {
     assert!(evict(&mmu, &window).is_empty());
 }
 
-/// The program has locked as much as it may, or a page less.
+const SCENARIO: &str = "SOFTFAULT_TEST_LOCKED";
+
+/// Runs a test of this file once for each scenario, in a process of its own; there it is the answer.
+fn alone(name: &str, scenarios: &[&str]) -> Option<String> {
+    let here = std::env::var(SCENARIO).ok();
+    if here.is_none() {
+        for scenario in scenarios {
+            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+            let name = format!("uffd::tests::pins::{name}");
+            let test = test.args(["--exact", &name, "--nocapture"]);
+            let output = test.env(SCENARIO, scenario).output().unwrap();
+            assert!(output.status.success(), "{scenario}: {output:?}");
+        }
+    }
+    here
+}
+
+/// The program locks these pages, and may lock so many in all from then on.
+fn lock_up_to_a_limit(start: usize, pages: usize, most: usize) {
+    let bytes = (most * PAGE_SIZE) as u64;
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    const ONFAULT: u32 = 1;
+    // SAFETY: no byte changes; a limit of this process, which is the test's alone; the rights of this thread are given up.
+    unsafe {
+        let locked = libc::mlock2(start as *const _, pages * PAGE_SIZE, ONFAULT);
+        assert_eq!(locked, 0, "errno {}", crate::errno::errno());
+        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit), 0);
+        let nobody = 65534;
+        sync::system_call!(libc::SYS_setresuid, nobody, nobody, nobody);
+    }
+}
+
+/// The program has locked as much as it may, or a page less, or may lock nothing any more. In the last case pinned pages went, before.
 #[test]
 fn pinned_pages_stay_where_the_program_may_lock_no_more() {
-    const SCENARIO: &str = "SOFTFAULT_TEST_LOCKED";
     const LOCKED: usize = 4;
-    let Some(left) = std::env::var(SCENARIO).ok() else {
-        for left in ["0", "1"] {
-            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-            let name = "uffd::tests::pins::pinned_pages_stay_where_the_program_may_lock_no_more";
-            let test = test.args(["--exact", name, "--nocapture"]);
-            let output = test.env(SCENARIO, left).output().unwrap();
-            assert!(output.status.success(), "{left}: {output:?}");
-        }
+    let test = "pinned_pages_stay_where_the_program_may_lock_no_more";
+    let Some(most) = alone(test, &["0", "4", "5"]) else {
         return;
     };
     let Some((mmu, window, mut ring)) = scene(5) else {
         return;
     };
-    let bytes = (LOCKED + left.parse::<usize>().unwrap()) * PAGE_SIZE;
-    let limit = libc::rlimit {
-        rlim_cur: bytes as u64,
-        rlim_max: bytes as u64,
-    };
-    let part = page(&window, 4) as *const _;
-    const ONFAULT: u32 = 1;
-    // SAFETY: a limit of this process, which is the test's alone; the rights of this thread are given up; no byte changes.
-    unsafe {
-        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit), 0);
-        let nobody = 65534;
-        sync::system_call!(libc::SYS_setresuid, nobody, nobody, nobody);
-        assert_eq!(libc::mlock2(part, LOCKED * PAGE_SIZE, ONFAULT), 0);
-    }
-    let expected: &[usize] = match left.as_str() {
-        "0" => &[4, 5, 6, 7],
-        _ => &[5],
+    let part = page(&window, 4);
+    lock_up_to_a_limit(part, LOCKED, most.parse().unwrap());
+    let expected: &[usize] = match most.as_str() {
+        "5" => &[5],
+        _ => &[4, 5, 6, 7],
     };
     for _ in 0..LIMIT {
         assert_eq!(evict(&mmu, &window), expected);
@@ -145,7 +161,8 @@ fn pinned_pages_stay_where_the_program_may_lock_no_more() {
     assert_eq!(super::read(&window, 5), of(0xff));
     // What the program locks no more is as any other.
     // SAFETY: no byte changes.
-    assert_eq!(unsafe { libc::munlock(part, LOCKED * PAGE_SIZE) }, 0);
+    let unlocked = unsafe { libc::munlock(part as *const _, LOCKED * PAGE_SIZE) };
+    assert_eq!(unlocked, 0);
     assert_eq!(evict(&mmu, &window), [5]);
 }
 
@@ -161,6 +178,26 @@ fn pages_that_may_not_be_written_to_stay_for_a_few_passes() {
     assert_eq!(evict(&mmu, &window), [4, 5, 6, 7], "and no other");
     device_writes(&mut ring, &window, 5);
     assert_eq!(super::read(&window, 5), of(0xff));
+    let passes = (0..LIMIT).position(|_| evict(&mmu, &window).is_empty());
+    assert!(passes.is_some_and(|passes| passes > 1), "{passes:?}");
+}
+
+/// The same where the program has locked as much as it may, and none of them.
+#[test]
+fn pages_that_may_not_be_written_to_go_where_the_program_may_lock_no_more() {
+    let test = "pages_that_may_not_be_written_to_go_where_the_program_may_lock_no_more";
+    if alone(test, &["elsewhere"]).is_none() {
+        return;
+    }
+    let Some((mmu, window, _ring)) = scene(5) else {
+        return;
+    };
+    let elsewhere = reserve(&mmu, 4);
+    lock_up_to_a_limit(elsewhere.addr, 4, 4);
+    let part = page(&window, 4) as *mut _;
+    // SAFETY: nobody writes to it.
+    unsafe { libc::mprotect(part, 4 * PAGE_SIZE, libc::PROT_READ) };
+    assert_eq!(evict(&mmu, &window), [4, 5, 6, 7], "and no other");
     let passes = (0..LIMIT).position(|_| evict(&mmu, &window).is_empty());
     assert!(passes.is_some_and(|passes| passes > 1), "{passes:?}");
 }
