@@ -3,6 +3,7 @@
 
 mod child;
 mod files;
+mod filter;
 
 use softfault::{Engine, Mmap};
 use std::fs::File;
@@ -111,6 +112,43 @@ fn a_lock_from_before_the_map_is_kept() {
     use std::os::unix::process::CommandExt;
     let error = child::command(test, &probe.to_string()).exec();
     panic!("{error} {}", map.len());
+}
+
+/// A daemon has closed its standard input and output. Failed before: the number that a fork took for its child was one of them, and was
+/// closed.
+#[test]
+fn a_lock_is_kept_at_a_fork_where_the_first_numbers_are_free() {
+    let test = "a_lock_is_kept_at_a_fork_where_the_first_numbers_are_free";
+    let Some(how) = child::scenario() else {
+        child::succeeds(test, "taken");
+        return child::succeeds(test, "sent");
+    };
+    if how == "sent" {
+        filter::deny(&[libc::SYS_pidfd_getfd], libc::EINVAL);
+    }
+    let (file, probe) = file(1 << 20);
+    set(file.as_raw_fd(), libc::F_WRLCK);
+    let engine = engine();
+    // SAFETY: nobody writes to it.
+    let copy = unsafe { engine.map_copy(&file) }.unwrap();
+    // SAFETY: numbers that are put back before anything is said.
+    let saved = [0, 1].map(|fd| unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) });
+    // SAFETY: as above.
+    let closed = [0, 1].map(|fd| unsafe { libc::close(fd) });
+    assert_eq!(closed, [0; 2]);
+    let read = || {
+        (0..copy.len()).for_each(|at| files::check(&copy, at));
+        0
+    };
+    let status = child::forked(read);
+    // SAFETY: as above.
+    let free = [0, 1].map(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } == -1);
+    (0..2).for_each(|fd| {
+        // SAFETY: as above.
+        unsafe { libc::dup2(saved[fd as usize], fd) };
+    });
+    assert_eq!((status, free), (0, [true; 2]));
+    assert!(is_held(probe));
 }
 
 /// Failed before: lost when the window went.

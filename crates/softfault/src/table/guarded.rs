@@ -20,7 +20,7 @@ pub(crate) struct Guarded {
 /// Calls that are one request, at most.
 const MOST_CALLS: usize = 5;
 
-/// The least number that is taken in the program's table: the first three mean something.
+/// The least number that is taken in the program's table: the first three mean something (stdio(3)).
 const LEAST: i32 = 3;
 
 impl Guarded {
@@ -155,11 +155,7 @@ impl Guarded {
 
     /// The same of a file that this is known to be.
     pub(crate) fn borrow_number_of(&self, identity: Identity) -> Result<i32, i32> {
-        let table = DescriptorTable::of(self.generation)?;
-        // A child that shares memory only: its number would be taken for the parent's.
-        if !table.is_of_this_process() {
-            return Err(libc::EBADF);
-        }
+        let table = self.table_of_this_process()?;
         let _blocked = raw::Blocked::all();
         let _borrowing = table.borrowing.lock();
         let server = match known::server(self.generation) {
@@ -174,22 +170,24 @@ impl Guarded {
             }
         };
         let from = [server as usize, self.number as usize, 0, 0, 0, 0];
-        // SAFETY: makes a descriptor, of numbers.
-        let fd = unsafe { own(libc::SYS_pidfd_getfd, from) }?;
-        match identity_of(fd) == Ok(identity) {
-            true => above(fd, identity),
-            // It was closed at once, and the number may be another file's: it stays.
-            false => Err(libc::EBADF),
-        }
+        let take = || {
+            // SAFETY: makes a descriptor, of numbers.
+            unsafe { own(libc::SYS_pidfd_getfd, from) }
+        };
+        if_it_is(above_the_first(server, take)?, identity)
     }
 
     /// The same where it cannot be taken: the server sends it. Not for a handler.
     pub(crate) fn sent_number_of(&self, identity: Identity) -> Result<i32, i32> {
-        // A child that shares memory only: its number would be taken for the parent's.
-        match DescriptorTable::of(self.generation)?.is_of_this_process() {
-            true => sent::number_of(self, identity),
-            false => Err(libc::EBADF),
-        }
+        self.table_of_this_process()?;
+        if_it_is(sent::number_of(self)?, identity)
+    }
+
+    /// The table that it is in; an error in a child that shares memory only: its number would be taken for the parent's.
+    fn table_of_this_process(&self) -> Result<&'static DescriptorTable, i32> {
+        let table = DescriptorTable::of(self.generation)?;
+        let is_here = table.is_of_this_process();
+        is_here.then_some(table).ok_or(libc::EBADF)
     }
 
     /// Which file it is.
@@ -218,14 +216,40 @@ pub(super) unsafe fn own(number: c_long, args: [usize; 6]) -> Result<i32, i32> {
     raw::answered(unsafe { raw::call(number, &args) }).map(|made| made as i32)
 }
 
-/// The same, by a number that is none of the first three.
-pub(super) fn above(fd: i32, identity: Identity) -> Result<i32, i32> {
+/// This number, if it still means that file. It may have been closed at once, and be another file's: then it stays.
+fn if_it_is(fd: i32, identity: Identity) -> Result<i32, i32> {
+    match identity_of(fd) == Ok(identity) {
+        true => Ok(fd),
+        false => Err(libc::EBADF),
+    }
+}
+
+/// Another number of this descriptor, from `least` on. The error is an errno.
+fn another(fd: i32, least: i32) -> Result<i32, i32> {
+    let how = [libc::F_DUPFD_CLOEXEC as usize, least as usize];
+    // SAFETY: makes a descriptor, of numbers.
+    unsafe { own(libc::SYS_fcntl, [fd as usize, how[0], how[1], 0, 0, 0]) }
+}
+
+/// A new descriptor by a number that is none of the first three. Not of a file that the program may have locks on: one of its numbers is
+/// closed.
+fn above(fd: i32, identity: Identity) -> Result<i32, i32> {
     if fd >= LEAST {
         return Ok(fd);
     }
-    let how = [libc::F_DUPFD_CLOEXEC as usize, LEAST as usize];
-    // SAFETY: makes a descriptor, of numbers.
-    let high = unsafe { own(libc::SYS_fcntl, [fd as usize, how[0], how[1], 0, 0, 0]) };
+    let high = another(fd, LEAST);
     close_if(fd, identity);
     high
+}
+
+/// What `take` makes of any file gets none of the first three numbers: those that are free are taken meanwhile by `of`, a socket or pidfd.
+/// To close one of the file's own would drop the program's POSIX locks on it.
+pub(super) fn above_the_first<T>(of: i32, take: impl FnOnce() -> Result<T, i32>) -> Result<T, i32> {
+    let identity = identity_of(of)?;
+    let is_free = |number| identity_of(number).is_err();
+    let fillers = [0, 1, 2].map(|number| is_free(number).then(|| another(of, 0)));
+    let taken = take();
+    let fillers = fillers.into_iter().flatten().flatten();
+    fillers.for_each(|number| close_if(number, identity));
+    taken
 }

@@ -158,6 +158,16 @@ impl Drop for Blocked {
     }
 }
 
+/// True if the calling thread has this signal blocked.
+#[cfg(test)]
+pub(super) fn is_blocked(signal: i32) -> bool {
+    let mut mask = 0_u64;
+    let to = core::ptr::from_mut(&mut mask) as usize;
+    // SAFETY: fills a mask of the kernel's size.
+    unsafe { call(libc::SYS_rt_sigprocmask, &[0, 0, to, 8, 0, 0]) };
+    mask & 1 << (signal - 1) != 0
+}
+
 fn change(mask: &u64, before: Option<&mut u64>) {
     let before = before.map_or(0, |before| core::ptr::from_mut(before) as usize);
     let mask = core::ptr::from_ref(mask) as usize;

@@ -1,10 +1,21 @@
 //! A file of the table that its server sends in a message (SCM_RIGHTS, [unix(7)]): the way to a number where pidfd_getfd(2) of a
-//! thread is refused, before Linux 6.9 or by a filter. It is slower, and not for a fault handler: a socket is made for it.
+//! thread is refused, before Linux 6.9 or by a filter. It is slower, and not for a fault handler: sockets are made for it.
+//!
+//! ```text
+//!   the process             the server
+//!                           there: has a name, which the kernel chose
+//!   here: connected to it
+//!   here: has a name
+//!                           sends the file to that
+//! ```
+//!
+//! Any process may send to a name that is no file's; but to a socket that is connected only its peer may, and ours is so before it has a
+//! name. The two are in one network namespace: a thread that is in another than the server gets no file.
 //!
 //! [unix(7)]: https://man7.org/linux/man-pages/man7/unix.7.html
 
-use super::guarded::{Guarded, above, own};
-use super::identity::{Identity, close_if, identity_of};
+use super::guarded::{Guarded, above_the_first, own};
+use super::identity::{close_if, identity_of};
 use super::raw;
 use core::mem::size_of;
 
@@ -30,46 +41,80 @@ impl Control {
 }
 
 /// The address of a socket.
-type Name = (libc::sockaddr_un, libc::socklen_t);
+#[derive(Clone, Copy)]
+pub(super) struct Name(pub(super) libc::sockaddr_un, pub(super) libc::socklen_t);
+
+impl Name {
+    /// One that the kernel chooses, and which is no file's.
+    fn any() -> Self {
+        // SAFETY: zeros are a valid one.
+        let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+        name.sun_family = libc::AF_UNIX as _;
+        Self(name, size_of::<libc::sa_family_t>() as _)
+    }
+
+    /// The arguments of bind(2) and connect(2) behind the socket.
+    fn args(&self) -> [usize; 5] {
+        [(&raw const self.0).addr(), self.1 as usize, 0, 0, 0]
+    }
+
+    /// Of getsockname(2), which fills it.
+    fn fill_args(&mut self) -> [usize; 5] {
+        self.1 = size_of::<libc::sockaddr_un>() as _;
+        [(&raw mut self.0).addr(), (&raw mut self.1).addr(), 0, 0, 0]
+    }
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// What others do before the file is sent.
+    pub(super) static BEFORE: core::cell::Cell<fn(&Name)> = const { core::cell::Cell::new(|_| ()) };
+}
 
 /// A number of this file in the calling thread's table, closed by exec. The error is an errno.
-pub(super) fn number_of(guarded: &Guarded, identity: Identity) -> Result<i32, i32> {
-    let _blocked = raw::Blocked::all();
+pub(super) fn number_of(guarded: &Guarded) -> Result<i32, i32> {
     let kind = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as usize;
     let arguments = [libc::AF_UNIX as usize, kind, 0, 0, 0, 0];
+    let (any, mut name) = (Name::any(), Name::any());
+    let then = [
+        (libc::SYS_bind, any.args()),
+        (libc::SYS_getsockname, name.fill_args()),
+    ];
+    // This may use the heap, whose faults need signals.
+    // SAFETY: makes a descriptor, of numbers; the names are here, and there is room for any.
+    let (there, [bound, told]) = unsafe { Guarded::open_and((libc::SYS_socket, arguments), then) }?;
+    bound.and(told)?;
+    let _blocked = raw::Blocked::all();
     // SAFETY: makes a descriptor, of numbers.
     let here = unsafe { own(libc::SYS_socket, arguments) }?;
     let socket = identity_of(here)?;
-    let number = name(here).and_then(|name| {
-        // SAFETY: as above.
-        let there = unsafe { Guarded::open(libc::SYS_socket, arguments) }?;
+    let number = meet(here, name).and_then(|name| {
+        #[cfg(test)]
+        BEFORE.get()(&name);
         send(&there, &name, guarded.number())?;
-        receive(here, identity)
+        above_the_first(here, || receive(here))
     });
     close_if(here, socket);
     number
 }
 
-/// Gives a socket a name, which the kernel chooses, and which is no file's.
-fn name(socket: i32) -> Result<Name, i32> {
-    // SAFETY: zeros are a valid one.
-    let mut name: libc::sockaddr_un = unsafe { core::mem::zeroed() };
-    name.sun_family = libc::AF_UNIX as _;
-    let family = size_of::<libc::sa_family_t>();
-    let mut bytes = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    let at = (&raw mut name).addr();
-    let bind = [socket as usize, at, family, 0, 0, 0];
-    let ask = [socket as usize, at, (&raw mut bytes).addr(), 0, 0, 0];
-    // SAFETY: the name is here, and there is room for any.
-    unsafe {
-        raw::answered(raw::call(libc::SYS_bind, &bind))?;
-        raw::answered(raw::call(libc::SYS_getsockname, &ask))?;
+/// Connects a socket to the one of this name, then gives it a name of its own.
+fn meet(socket: i32, peer: Name) -> Result<Name, i32> {
+    let (any, mut name) = (Name::any(), peer);
+    let calls = [
+        (libc::SYS_connect, peer.args()),
+        (libc::SYS_bind, any.args()),
+        (libc::SYS_getsockname, name.fill_args()),
+    ];
+    for (call, [a, b, c, ..]) in calls {
+        // SAFETY: the names are here, and there is room for any.
+        raw::answered(unsafe { raw::call(call, &[socket as usize, a, b, c, 0, 0]) })?;
     }
-    Ok((name, bytes))
+    Ok(name)
 }
 
 /// Has the server send a file, which has this number in its table. There is room for one message, so that this does not wait.
-fn send(socket: &Guarded, (name, bytes): &Name, number: i32) -> Result<(), i32> {
+fn send(socket: &Guarded, Name(name, bytes): &Name, number: i32) -> Result<(), i32> {
     let mut control = Control::of(number);
     let byte = 0_u8;
     let mut vector = libc::iovec {
@@ -94,8 +139,8 @@ fn send(socket: &Guarded, (name, bytes): &Name, number: i32) -> Result<(), i32> 
     Ok(())
 }
 
-/// Takes the file out of a message. Any process may have sent one: what is not the file goes.
-fn receive(socket: i32, identity: Identity) -> Result<i32, i32> {
+/// Takes the file out of the message.
+fn receive(socket: i32) -> Result<i32, i32> {
     let mut control = Control::of(-1);
     let mut byte = 0_u8;
     let mut vector = libc::iovec {
@@ -105,25 +150,15 @@ fn receive(socket: i32, identity: Identity) -> Result<i32, i32> {
     // SAFETY: zeros are a valid one.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (&raw mut vector, 1);
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = CONTROL_BYTES as _;
     let flags = (libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) as usize;
-    loop {
-        control.number = -1;
-        message.msg_control = (&raw mut control).cast();
-        // Room for one file: others of a message are not taken.
-        message.msg_controllen = CONTROL_BYTES as _;
-        let args = [socket as usize, (&raw mut message).addr(), flags, 0, 0, 0];
-        // SAFETY: the message and all that it names is here.
-        raw::answered(unsafe { raw::call(libc::SYS_recvmsg, &args) })?;
-        let is_file = message.msg_controllen as usize >= CONTROL_BYTES
-            && control.head.cmsg_level == libc::SOL_SOCKET
-            && control.head.cmsg_type == libc::SCM_RIGHTS;
-        if !is_file {
-            continue;
-        }
-        match identity_of(control.number) {
-            Ok(found) if found == identity => return above(control.number, identity),
-            Ok(other) => close_if(control.number, other),
-            Err(_) => {}
-        }
+    let args = [socket as usize, (&raw mut message).addr(), flags, 0, 0, 0];
+    // SAFETY: the message and all that it names is here.
+    raw::answered(unsafe { raw::call(libc::SYS_recvmsg, &args) })?;
+    // Without a number left there is none.
+    match message.msg_controllen as usize >= CONTROL_BYTES {
+        true => Ok(control.number),
+        false => Err(libc::EMFILE),
     }
 }

@@ -237,6 +237,8 @@ impl DescriptorTable {
     /// Lets servers have the rights of the calling thread. To be called before one opens
     /// something. Uses the heap if they have others.
     pub(super) fn take_credentials(&self) {
+        #[cfg(test)]
+        assert!(!raw::is_blocked(libc::SIGBUS), "the heap is used");
         let callers = Credentials::here();
         {
             let _blocked = Blocked::all();

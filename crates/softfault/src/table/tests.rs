@@ -2,7 +2,8 @@
 
 use super::identity::identity_of;
 use super::in_child::{check, forked};
-use super::{Guarded, Working};
+use super::{Guarded, Working, sent};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 fn memfd() -> [usize; 6] {
@@ -85,11 +86,82 @@ fn the_server_sends_a_file_and_leaves_nothing_open() {
         let ask = [0, libc::SEEK_CUR as usize, 0, 0, 0];
         // SAFETY: asks for it.
         check!(unsafe { guarded.call(libc::SYS_lseek, ask) } == Ok(5));
-        // Another file than that is closed again.
+        // A number of another file than that is not ours: it stays.
         check!(guarded.sent_number_of(super::Identity::NONE).is_err());
-        check!(open_now() == before + 1);
+        check!(open_now() == before + 2);
         0
     });
+}
+
+/// A file on which this process has a POSIX lock.
+static LOCKED: AtomicI32 = AtomicI32::new(-1);
+
+/// Sends it to a socket of this name, so many times at most.
+fn send_locked(to: &sent::Name, times: u32) {
+    #[repr(C)]
+    struct File(libc::cmsghdr, i32);
+    // SAFETY: zeros are valid ones.
+    let (mut file, mut message) = unsafe {
+        let head: libc::cmsghdr = core::mem::zeroed();
+        let message: libc::msghdr = core::mem::zeroed();
+        (File(head, LOCKED.load(Relaxed)), message)
+    };
+    file.0.cmsg_len = 20;
+    (file.0.cmsg_level, file.0.cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+    (message.msg_control, message.msg_controllen) = ((&raw mut file).cast(), size_of::<File>());
+    message.msg_name = core::ptr::from_ref(&to.0).cast_mut().cast();
+    message.msg_namelen = to.1;
+    // SAFETY: the message and all that it names is here.
+    unsafe {
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0);
+        let send = |_: &u32| libc::sendmsg(socket, &message, libc::MSG_DONTWAIT) >= 0;
+        (0..times).take_while(send).count();
+        libc::close(socket);
+    }
+}
+
+/// Failed before: the file was closed, and the lock was lost; and a full queue left no room for the server's file.
+#[test]
+fn nobody_but_the_server_sends_a_file() {
+    forked(|| {
+        let guarded = guarded();
+        let identity = guarded.identity().expect("a file");
+        // SAFETY: makes a file, opens it once more, and locks it.
+        let probe = unsafe {
+            let locked = libc::memfd_create(c"locked".as_ptr(), 0);
+            LOCKED.store(locked, Relaxed);
+            let mut lock: libc::flock = core::mem::zeroed();
+            lock.l_type = libc::F_WRLCK as i16;
+            check!(libc::fcntl(locked, libc::F_SETLK, &raw const lock) == 0);
+            std::fs::File::open(format!("/proc/self/fd/{locked}")).expect("opened")
+        };
+        let before = open_now();
+        let others: [fn(&sent::Name); 2] = [|to| send_locked(to, 1), |to| send_locked(to, 10_000)];
+        for other in others {
+            sent::BEFORE.set(other);
+            let fd = guarded.sent_number_of(identity);
+            check!(fd.is_ok_and(|fd| identity_of(fd) == Ok(identity)));
+        }
+        check!(open_now() == before + 2);
+        // SAFETY: fills the structure.
+        let holder = unsafe {
+            let mut lock: libc::flock = core::mem::zeroed();
+            lock.l_type = libc::F_WRLCK as i16;
+            check!(libc::fcntl(probe.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) == 0);
+            lock.l_type
+        };
+        check!(holder == libc::F_WRLCK as i16);
+        0
+    });
+}
+
+/// The heap may be memory whose faults are served here: it is used while SIGBUS can come, as an assertion in `take_credentials` has it.
+#[test]
+fn the_heap_is_not_used_while_signals_are_blocked() {
+    let guarded = guarded();
+    let identity = guarded.identity().expect("a file");
+    let sent = guarded.sent_number_of(identity).expect("a number");
+    super::close_if(sent, identity);
 }
 
 #[test]
