@@ -22,12 +22,15 @@
 //! A number is closed only while `F_OFD_GETLK`, which sees the process's POSIX locks as
 //! another's, finds none on the file; otherwise [`kept`](super::kept) looks again later.
 //! Two losses are left: of a lock that is taken between that look and the close, and at
-//! `exec`, which closes the number, of a lock that was taken after the number was.
+//! `exec`, which closes the number, of a lock that was taken after the number was, or was
+//! there when a fork needed a number.
 //!
 //! One mistake is left: a program that copies our number, puts another file in its place
 //! *and then the copy back*, while a read is under way.
 
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use source::Source;
 
@@ -58,7 +61,7 @@ pub(super) const NO_READ_AHEAD: [usize; 5] = [0, 0, libc::POSIX_FADV_RANDOM as u
 pub(crate) struct Descriptor {
     /// Null where there is no table: the number is all there is. Changed by a child of
     /// fork only, which has one thread then. Its target stays.
-    guarded: AtomicPtr<Guarded>,
+    guarded: AtomicPtr<InTable>,
     /// Immutable.
     inode: Inode,
     /// Immutable. The mark that proves our number.
@@ -71,10 +74,8 @@ pub(crate) struct Descriptor {
     locks: bool,
     /// A [`Number`].
     number: AtomicU64,
-    /// Numbers that were taken. Changed under `taking`.
+    /// Numbers that were taken. Changed under [`taking`](InTable::taking).
     taken: AtomicU32,
-    /// Held while a number is taken.
-    taking: Mutex<()>,
     /// Reads without a number since the last one.
     without: AtomicU32,
     /// Its file system does not know reads that never wait (RWF_NOWAIT).
@@ -83,7 +84,23 @@ pub(crate) struct Descriptor {
     pub(super) way: FileReadPath,
     /// The number that a child of the fork under way gets: `number` may change until then,
     /// and may mean nothing to the thread that forks (threads may have tables of their own).
+    /// The next fork lends it once more if it still means the file there.
     lent: AtomicI32,
+}
+
+/// The file in the table. In a child of fork another one takes its place, with a lock that no thread of the parent holds.
+#[derive(Debug)]
+struct InTable {
+    guarded: Guarded,
+    /// Held while a number is taken.
+    taking: Mutex<()>,
+}
+
+impl InTable {
+    fn new(guarded: Guarded) -> *mut Self {
+        let taking = Mutex::new(());
+        Box::into_raw(Box::new(Self { guarded, taking }))
+    }
 }
 
 /// A number of the process's table, and how many came before it.
@@ -162,7 +179,7 @@ impl Descriptor {
         locks: bool,
         told: Option<(libc::stat, Option<Alignment>)>,
     ) -> Result<Self, i32> {
-        let guarded = guarded.map(|guarded| Box::into_raw(Box::new(guarded)));
+        let guarded = guarded.map(InTable::new);
         let first = fd.map_or(NONE, IntoRawFd::into_raw_fd);
         let mut made = Self {
             // SAFETY: numbers, of which zeros are valid ones.
@@ -174,7 +191,6 @@ impl Descriptor {
             locks,
             number: AtomicU64::new(Number::new(first, Number(0)).0),
             taken: AtomicU32::new(0),
-            taking: Mutex::new(()),
             without: AtomicU32::new(0),
             waits: AtomicBool::new(false),
             way: FileReadPath::always(ReadPath::Past),
@@ -222,6 +238,10 @@ impl Descriptor {
     }
 
     pub(super) fn guarded(&self) -> Option<&Guarded> {
+        Some(&self.in_table()?.guarded)
+    }
+
+    fn in_table(&self) -> Option<&InTable> {
         // Acquire pairs with the Release in `after_fork`.
         // SAFETY: null, or stays until this is dropped.
         unsafe { self.guarded.load(Ordering::Acquire).as_ref() }
@@ -366,7 +386,11 @@ impl Descriptor {
 
     #[cold]
     fn take(&self, forced: bool) -> Option<Number> {
-        let guarded = self.guarded()?;
+        let InTable { guarded, taking } = self.in_table()?;
+        // A child has only what its parent lent it, and a thread of the parent's may have held the lock.
+        if !guarded.is_here() {
+            return None;
+        }
         // Asking costs as much as a read through the table.
         let without = self.without.fetch_add(1, Ordering::Relaxed);
         let taken = self.taken.load(Ordering::Relaxed);
@@ -375,8 +399,8 @@ impl Descriptor {
             false => (MORE_PATIENCE, MORE_PATIENCE - 1),
         };
         let _taking = match forced {
-            true => self.taking.lock(),
-            false if without % patience == first => self.taking.try_lock()?,
+            true => taking.lock(),
+            false if without % patience == first => taking.try_lock()?,
             false => return None,
         };
         let before = Number(self.number.load(Ordering::Acquire));
@@ -424,12 +448,13 @@ impl Descriptor {
 
     /// The same if there is a number already; false if not.
     pub(super) fn lend(&self) -> bool {
-        let here = self.known().filter(|&fd| self.is(fd));
+        let known = self.known().filter(|&fd| self.is(fd));
+        let here = known.or_else(|| self.lent());
         self.lent.store(here.unwrap_or(NONE), Ordering::Relaxed);
         here.is_some()
     }
 
-    /// In a child of fork: the number that was lent to it.
+    /// The number that was lent last, if it means the file here: in a child of fork, or for another one.
     pub(super) fn lent(&self) -> Option<RawFd> {
         let fd = self.lent.load(Ordering::Relaxed);
         (fd != NONE && self.is(fd)).then_some(fd)
@@ -444,9 +469,8 @@ impl Descriptor {
         // SAFETY: it was just looked at; the child's own has its identity in any case.
         let inherited = unsafe { BorrowedFd::borrow_raw(fd) };
         if let Ok(guarded) = Guarded::adopt(inherited) {
-            let own = Box::into_raw(Box::new(guarded));
-            // The parent's stays where it is. Release pairs with the Acquire in `guarded`.
-            self.guarded.store(own, Ordering::Release);
+            // The parent's stays where it is. Release pairs with the Acquire in `in_table`.
+            self.guarded.store(InTable::new(guarded), Ordering::Release);
         }
     }
 }
@@ -463,9 +487,11 @@ unsafe fn plain(fd: RawFd, number: c_long, args: [usize; 5]) -> Result<usize, i3
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        if let Some(fd) = self.known()
-            && self.is(fd)
-        {
+        let known = self.known().filter(|&fd| self.is(fd));
+        // Of a file without a mark it may be the program's own by now.
+        let lent = self.lent().filter(|_| self.is_ours());
+        let lent = lent.filter(|&fd| Some(fd) != known);
+        for fd in known.into_iter().chain(lent) {
             match self.locks {
                 true => kept::close_or_keep(fd, self.mark),
                 false => kept::close(fd),
@@ -473,7 +499,7 @@ impl Drop for Descriptor {
         }
         let guarded = *self.guarded.get_mut();
         if !guarded.is_null() {
-            // SAFETY: made by `Box::into_raw`, and not used again.
+            // SAFETY: made by `InTable::new`, and not used again.
             drop(unsafe { Box::from_raw(guarded) });
         }
     }
