@@ -158,15 +158,16 @@ impl Guarded {
         let table = self.table_of_this_process()?;
         let _blocked = raw::Blocked::all();
         let _borrowing = table.borrowing.lock();
-        let server = match known::server(self.generation) {
+        let thread = table.server();
+        let server = match known::server(self.generation, thread) {
             Some(server) => server,
-            // It was closed, or is the parent's, or the number is another file's.
+            // It was closed, or is the parent's or one that has ended, or the number is another file's.
             None => {
-                let id = [table.server() as usize, PIDFD_THREAD, 0, 0, 0, 0];
+                let id = [thread as usize, PIDFD_THREAD, 0, 0, 0, 0];
                 // SAFETY: makes a descriptor, of numbers.
                 let fresh = unsafe { own(libc::SYS_pidfd_open, id) }?;
                 let fresh = above(fresh, identity_of(fresh)?)?;
-                known::set_server(self.generation, fresh)
+                known::set_server(self.generation, thread, fresh)
             }
         };
         let from = [server as usize, self.number as usize, 0, 0, 0, 0];

@@ -16,15 +16,16 @@ const NONE: i32 = -1;
 
 /// Changed under `borrowing` of the table. In a child it is the parent's.
 static SERVER: AtomicI32 = AtomicI32::new(NONE);
-/// The generation of the table whose server it is.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// The generation of the table whose server it is, and the server's thread.
+static OF: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 /// Its device and inode.
 static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// The number for a table of this generation, if it is still the same file.
-pub(super) fn server(generation: u32) -> Option<i32> {
+/// The number for this server of a table of this generation, if it is still the same file.
+pub(super) fn server(generation: u32, thread: u32) -> Option<i32> {
     let fd = SERVER.load(Ordering::Relaxed);
-    let is_its = GENERATION.load(Ordering::Relaxed) == generation;
+    let of = OF.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let is_its = of == [generation, thread];
     (is_its && fd != NONE && identity_of(fd) == Ok(identity())).then_some(fd)
 }
 
@@ -34,12 +35,13 @@ fn identity() -> Identity {
 }
 
 /// This is the number of that table's server from now on. The one before is not ours any more.
-pub(super) fn set_server(generation: u32, pidfd: i32) -> i32 {
+pub(super) fn set_server(generation: u32, thread: u32, pidfd: i32) -> i32 {
     if let Ok(Identity { device, inode }) = identity_of(pidfd) {
         IDENTITY[0].store(device, Ordering::Relaxed);
         IDENTITY[1].store(inode, Ordering::Relaxed);
         SERVER.store(pidfd, Ordering::Relaxed);
-        GENERATION.store(generation, Ordering::Relaxed);
+        OF[0].store(generation, Ordering::Relaxed);
+        OF[1].store(thread, Ordering::Relaxed);
     }
     pidfd
 }

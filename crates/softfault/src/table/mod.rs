@@ -34,6 +34,9 @@
 //! table: descriptors are plain ones, and a program must not close those it does not know.
 
 mod credentials;
+#[cfg(test)]
+#[path = "../../tests/filter/mod.rs"]
+mod filter;
 mod guarded;
 mod identity;
 #[cfg(test)]

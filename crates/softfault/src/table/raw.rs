@@ -109,12 +109,13 @@ pub(super) unsafe fn thread(
     -(libc::ENOSYS as isize)
 }
 
-/// Sleeps while the word holds `expected`, a tenth of a second at most.
+/// Sleeps while the word holds `expected`; a caller a tenth of a second at most. Where a filter refuses that, for a while.
 pub(super) fn wait(word: &core::sync::atomic::AtomicU32, expected: u32, limited: bool) {
-    let tenth = libc::timespec {
+    let millis = |count: libc::c_long| libc::timespec {
         tv_sec: 0,
-        tv_nsec: 100_000_000,
+        tv_nsec: count * 1_000_000,
     };
+    let tenth = millis(100);
     let until = match limited {
         true => core::ptr::from_ref(&tenth) as usize,
         false => 0,
@@ -129,7 +130,15 @@ pub(super) fn wait(word: &core::sync::atomic::AtomicU32, expected: u32, limited:
         0,
     ];
     // SAFETY: the word and the time live through the call.
-    unsafe { call(libc::SYS_futex, &args) };
+    let waited = answered(unsafe { call(libc::SYS_futex, &args) });
+    let usual = [libc::EAGAIN, libc::EINTR, libc::ETIMEDOUT];
+    if waited.is_err_and(|errno| !usual.contains(&errno)) {
+        // Nobody can wake a server: it looks seldom. A caller waits for a call that is under way.
+        let pause = millis(if limited { 1 } else { 100 });
+        let args = [(&raw const pause).addr(), 0, 0, 0, 0, 0];
+        // SAFETY: the time lives through the call.
+        unsafe { call(libc::SYS_nanosleep, &args) };
+    }
 }
 
 /// Wakes the thread that sleeps on the word. The error is an errno: of a filter (seccomp).

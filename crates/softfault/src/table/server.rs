@@ -21,7 +21,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_long;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::lock::Mutex;
+use softfault_engine::lock::{Mutex, MutexGuard};
 
 /// Servers of one table, at most.
 pub(super) const SERVERS: usize = 4;
@@ -179,9 +179,10 @@ impl DescriptorTable {
         self.process.load(Ordering::Relaxed) as isize == process
     }
 
-    /// The kernel's number of a server: by it the table is found.
+    /// The kernel's number of a server: by it the table is found. Zero if there is none any more.
     pub(super) fn server(&self) -> u32 {
-        self.servers[0].id.load(Ordering::Relaxed)
+        let id = |server: &Server| server.id.load(Ordering::Relaxed);
+        self.living().next().map_or(0, id)
     }
 
     fn start_first(&self) -> Result<(), i32> {
@@ -270,18 +271,25 @@ impl DescriptorTable {
     /// The arguments are those that this call takes, and live until it returns.
     pub(super) unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
         let _blocked = Blocked::all();
-        let started = self.started.load(Ordering::Acquire).max(1) as usize;
-        let servers = &self.servers[..started];
-        let free = |server: &'static Server| Some((server.taken.try_lock()?, server));
-        // SAFETY: the table is there for ever.
-        let servers: &'static [Server] = unsafe { &*core::ptr::from_ref(servers) };
-        let (_taken, server) = servers.iter().find_map(free).unwrap_or_else(|| {
-            let next = self.next.fetch_add(1, Ordering::Relaxed) as usize;
-            let server = &servers[next % started];
-            (server.taken.lock(), server)
-        });
+        let (_taken, server) = match self.living().find_map(Server::try_take) {
+            Some(free) => free,
+            None => {
+                let next = self.next.fetch_add(1, Ordering::Relaxed) as usize;
+                let count = self.living().count().max(1);
+                let server = self.living().nth(next % count).ok_or(libc::ESRCH)?;
+                (server.taken.lock(), server)
+            }
+        };
         // SAFETY: the caller's promise.
         unsafe { server.run(number, args) }
+    }
+
+    /// The servers that there are: a filter of the program's may have ended some for a system call.
+    fn living(&self) -> impl Iterator<Item = &Server> {
+        let started = self.started.load(Ordering::Acquire).max(1) as usize;
+        self.servers[..started]
+            .iter()
+            .filter(|server| server.is_alive())
     }
 
     /// System calls in the table, as one request. Each has its own answer; the error is of the request.
@@ -317,8 +325,7 @@ impl Server {
     unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
         #[cfg(test)]
         REQUESTS.set(REQUESTS.get() + 1);
-        // A filter of the program's may end a thread for a system call.
-        if self.id.load(Ordering::Acquire) == 0 {
+        if !self.is_alive() {
             return Err(libc::ESRCH);
         }
         // SAFETY: the caller's promise.
@@ -330,7 +337,7 @@ impl Server {
                 break;
             }
             raw::wait(&self.state, state, true);
-            if self.id.load(Ordering::Acquire) == 0 {
+            if !self.is_alive() {
                 return Err(libc::ESRCH);
             }
         }
@@ -361,6 +368,15 @@ impl Server {
             Ok(_) => Err(refused),
             Err(_) => Ok(()),
         }
+    }
+
+    /// Takes it, if nobody waits for it.
+    fn try_take(&self) -> Option<(MutexGuard<'_, ()>, &Self)> {
+        Some((self.taken.try_lock()?, self))
+    }
+
+    fn is_alive(&self) -> bool {
+        self.id.load(Ordering::Acquire) != 0
     }
 
     /// Its name, as `ps` shows it.

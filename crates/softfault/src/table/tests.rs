@@ -2,9 +2,9 @@
 
 use super::identity::identity_of;
 use super::in_child::{check, forked};
-use super::{Guarded, Working, sent};
+use super::{Guarded, Working, filter, sent};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 fn memfd() -> [usize; 6] {
     [c"table".as_ptr() as usize, 1, 0, 0, 0, 0]
@@ -162,6 +162,78 @@ fn the_heap_is_not_used_while_signals_are_blocked() {
     let identity = guarded.identity().expect("a file");
     let sent = guarded.sent_number_of(identity).expect("a number");
     super::close_if(sent, identity);
+}
+
+/// A filter of the program's may end a server.
+#[test]
+fn a_server_that_has_ended_is_asked_for_nothing() {
+    forked(|| {
+        let guarded = guarded();
+        super::want_several();
+        check!(guarded.borrow_number().is_ok());
+        for _ in 1..super::server::SERVERS {
+            // SAFETY: the thread ends and answers no more.
+            check!(unsafe { guarded.run(libc::SYS_exit, [0; 6]) } == Err(libc::ESRCH));
+            check!(guarded.identity().is_ok());
+            check!(guarded.borrow_number().is_ok());
+        }
+        // SAFETY: as above.
+        check!(unsafe { guarded.run(libc::SYS_exit, [0; 6]) } == Err(libc::ESRCH));
+        check!(guarded.identity() == Err(libc::ESRCH));
+        0
+    });
+}
+
+/// How often a server of this process has slept.
+fn sleeps() -> u64 {
+    let mut tasks = std::fs::read_dir("/proc/self/task").expect("tasks");
+    let status = tasks.find_map(|task| {
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        status.starts_with("Name:\tsoftfault\n").then_some(status)
+    });
+    let status = status.expect("a server");
+    let line = |line: &str| {
+        line.strip_prefix("voluntary_ctxt_switches:\t")?
+            .parse()
+            .ok()
+    };
+    status.lines().find_map(line).expect("a number")
+}
+
+/// Failed before: a server that was at work when a filter began to refuse futex(2) looked for the next request without a pause, for ever.
+#[test]
+fn a_server_that_may_not_wait_sleeps() {
+    forked(|| {
+        let mut pair = [0; 2];
+        // SAFETY: makes two sockets.
+        let made =
+            unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, pair.as_mut_ptr()) };
+        check!(made == 0);
+        let [ours, servers] = pair;
+        // SAFETY: open.
+        let guarded = Guarded::adopt(unsafe { BorrowedFd::borrow_raw(servers) });
+        let guarded: &'static Guarded = Box::leak(Box::new(guarded.expect("a number")));
+        std::thread::spawn(|| {
+            let mut byte = 0_u8;
+            let args = [core::ptr::from_mut(&mut byte) as usize, 1, 0, 0, 0];
+            // SAFETY: room for a byte.
+            unsafe { guarded.call_each([(libc::SYS_write, args), (libc::SYS_read, args)]) }
+        });
+        let mut byte = 0_u8;
+        // SAFETY: room for a byte.
+        check!(unsafe { libc::read(ours, (&raw mut byte).cast(), 1) } == 1);
+        // The server is at work, and has this request to end.
+        filter::deny(&[libc::SYS_futex], libc::EPERM);
+        // SAFETY: a byte that is there.
+        check!(unsafe { libc::write(ours, (&raw const byte).cast(), 1) } == 1);
+        let done = sleeps();
+        // The first may be in the read; the others are of a server that has nothing to do.
+        while sleeps() < done + 5 {
+            // SAFETY: only waits.
+            unsafe { libc::usleep(1000) };
+        }
+        0
+    });
 }
 
 #[test]
