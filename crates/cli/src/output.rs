@@ -2,9 +2,12 @@
 
 use crate::error::Error;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
+
+/// How a page begins.
+const PAGE_BEGINS: &[u8] = b"<!DOCTYPE html";
 
 /// Where the JSON goes.
 pub enum Sink {
@@ -84,16 +87,37 @@ fn write_beside(path: &Path, text: &str) -> Option<io::Result<()>> {
     Some(written.inspect_err(|_| drop(fs::remove_file(&beside))))
 }
 
-/// Sees before hours of running that the JSON can be written.
-pub fn sink(path: &Path) -> Result<Sink, Error> {
+/// Sees before hours of running that the JSON can be written. `inputs` as for [`can_write`].
+pub fn sink(path: &Path, inputs: &[&Path]) -> Result<Sink, Error> {
     match path == Path::new("-") {
         true => Ok(Sink::Stdout),
-        false => can_write(path).map(|()| Sink::File(path.to_owned())),
+        false => can_write(path, inputs).map(|()| Sink::File(path.to_owned())),
     }
 }
 
-/// Fails if `path` cannot be a file, before anything is measured for it.
-pub fn can_write(path: &Path) -> Result<(), Error> {
+/// Fails if `path` cannot be a page, before anything is measured for it. Only a page takes the place of what is there: a
+/// forgotten name before a list of results would make a page of the first of them.
+pub fn can_write_page(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
+    can_write(path, inputs)?;
+    if !path.is_file() {
+        return Ok(());
+    }
+    let mut begin = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(PAGE_BEGINS.len() as u64).read_to_end(&mut begin))
+        .map_err(|e| cannot_write(path, &e))?;
+    match begin.is_empty() || begin == PAGE_BEGINS {
+        true => Ok(()),
+        false => Err(cannot_write(
+            path,
+            &"it is there already, and is not an HTML page",
+        )),
+    }
+}
+
+/// Fails if `path` cannot be a file, before anything is measured for it, or if it is one of `inputs`, the files that the
+/// command reads. Of those `-` is stdin.
+pub fn can_write(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -104,6 +128,13 @@ pub fn can_write(path: &Path) -> Result<(), Error> {
     if !parent.is_dir() {
         return Err(cannot_write(path, &"no such directory"));
     }
+    if let Some(input) = inputs.iter().find(|input| is_same(path, input)) {
+        let input = input.display();
+        return Err(cannot_write(
+            path,
+            &format_args!("the command reads it ({input})"),
+        ));
+    }
     let opened = match fs::symlink_metadata(path) {
         Ok(_) if path.is_file() => File::options().append(true).open(path).map(drop),
         // To open a pipe would wait for its reader.
@@ -112,6 +143,19 @@ pub fn can_write(path: &Path) -> Result<(), Error> {
         Err(_) => File::create_new(path).and_then(|_| fs::remove_file(path)),
     };
     opened.map_err(|e| cannot_write(path, &e))
+}
+
+/// Whether both are one regular file, by whatever name.
+fn is_same(path: &Path, input: &Path) -> bool {
+    let input = match input == Path::new("-") {
+        true => Path::new("/dev/stdin"),
+        false => input,
+    };
+    let which = |path: &Path| {
+        let about = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        Some((about.dev(), about.ino()))
+    };
+    which(path).is_some_and(|file| which(input) == Some(file))
 }
 
 fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {

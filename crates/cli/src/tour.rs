@@ -109,7 +109,7 @@ const STOPS: &[Stop] = &[
 /// Takes the tour.
 pub fn run(args: &TourArgs) -> Result<(), Error> {
     if !args.no_report {
-        output::can_write(&args.report)?;
+        output::can_write_page(&args.report, &[])?;
     }
     let file_bytes = args.memory.saturating_mul(4);
     let device = Device::of(&args.dir);

@@ -9,11 +9,14 @@ use crate::interrupt::Interrupt;
 use crate::output::{self, Sink};
 use crate::results::json;
 use crate::results::row::Row;
+use std::path::Path;
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<(), Error> {
     let plan = Plan::new(args)?;
-    let sink = args.json.as_deref().map(output::sink).transpose()?;
+    let file: Vec<&Path> = args.file.as_deref().into_iter().collect();
+    let sink = |path: &Path| output::sink(path, &file);
+    let sink = args.json.as_deref().map(sink).transpose()?;
     let interrupt = Interrupt::catch()?;
     let rows = Lab::new(&interrupt).run(&plan)?;
     let mut text = table::tables(&rows);

@@ -60,7 +60,8 @@ pub struct About<'a> {
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<(), Error> {
-    output::can_write(&args.output)?;
+    let inputs: Vec<&Path> = args.results.iter().map(PathBuf::as_path).collect();
+    output::can_write_page(&args.output, &inputs)?;
     let mut files = Vec::new();
     for path in &args.results {
         files.push((path.as_path(), results::read(path)?));

@@ -17,7 +17,9 @@ use std::path::Path;
 /// Runs the command.
 pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
     let planned = plan::plan(workload, args)?;
-    let sink = |path: &Path| output::sink(path);
+    // A name that is no file's is that of a preset.
+    let topology: Vec<&Path> = args.topology.iter().map(Path::new).collect();
+    let sink = |path: &Path| output::sink(path, &topology);
     let json = args.json.as_deref().map(sink).transpose()?;
     let traced = args.trace.as_deref().map(sink).transpose()?;
     let to_stdout = |sink: &Option<Sink>| matches!(sink, Some(Sink::Stdout));

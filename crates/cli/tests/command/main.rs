@@ -11,6 +11,7 @@ mod filter;
 mod full_disk;
 mod generated;
 mod hugetlb;
+mod inputs;
 mod interrupted;
 mod made_files;
 mod ordinary_user;

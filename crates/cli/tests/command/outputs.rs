@@ -48,7 +48,7 @@ fn results_that_cannot_be_written_are_refused_before_the_run() {
 fn old_results_stay_until_the_new_ones_are_written() {
     let dir = directory();
     let (page, link) = (dir.path().join("page.html"), dir.path().join("link.html"));
-    fs::write(&page, "old").unwrap();
+    fs::write(&page, "<!DOCTYPE html>old").unwrap();
     fs::set_permissions(&page, Permissions::from_mode(0o640)).unwrap();
     symlink(&page, &link).unwrap();
     let results = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/results/random.json");
@@ -74,7 +74,7 @@ fn old_results_stay_until_the_new_ones_are_written() {
     // SAFETY: only system calls; nothing is allocated.
     unsafe { limited.pre_exec(limit) };
     refused(&mut limited, "cannot write");
-    assert_eq!(fs::read_to_string(&page).unwrap(), "old");
+    assert_eq!(fs::read_to_string(&page).unwrap(), "<!DOCTYPE html>old");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     let (code, _, err) = finish(&mut report());
     assert_eq!(code, 0, "{err}");

@@ -20,7 +20,7 @@ use crate::output::{self, Sink};
 use clap::{Args, ValueEnum};
 use column::Column;
 use kind::{Kind, ToldBy};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The text after the list of arguments.
@@ -68,7 +68,8 @@ pub fn run(args: &ProfileArgs) -> Result<(), Error> {
         true => Kind::value_variants(),
         false => &args.kind,
     };
-    let sink = args.json.as_deref().map(output::sink).transpose()?;
+    let sink = |path: &Path| output::sink(path, &[]);
+    let sink = args.json.as_deref().map(sink).transpose()?;
     let interrupt = Interrupt::catch()?;
     let columns = match (kinds, &args.faults[..]) {
         // How the kernel tells of faults is chosen once in a process, and the state that one kind leaves behind is not the next one's.
