@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -25,8 +25,14 @@ pub fn print(text: &str) -> Result<(), Error> {
 /// The same of bytes, which need not be UTF-8.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(cannot_write(Path::new("stdout"), &e)),
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    unless_gone(written, Path::new("stdout"))
+}
+
+/// The error of a write to `path`, unless its reader went away.
+fn unless_gone(written: io::Result<()>, path: &Path) -> Result<(), Error> {
+    match written {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(cannot_write(path, &e)),
         _ => Ok(()),
     }
 }
@@ -60,31 +66,61 @@ pub fn both(json: Option<(&Sink, &str)>, text: &str, taken: bool) -> Result<(), 
 
 /// Writes a whole file, or leaves what was there: half an array, or half a page, is of no use to anybody.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
-    write_beside(path, text)
-        .unwrap_or_else(|| File::create(path).and_then(|mut file| file.write_all(text.as_bytes())))
-        .map_err(|e| cannot_write(path, &e))
+    write_by(path, &|out| {
+        unless_gone(out.write_all(text.as_bytes()), path)
+    })
+}
+
+/// The same of a file that `fill` writes; it is called twice where no file can be made beside the old one.
+pub fn write_by(
+    path: &Path,
+    fill: &dyn Fn(&mut dyn Write) -> Result<(), Error>,
+) -> Result<(), Error> {
+    write_beside(path, fill).unwrap_or_else(|| write_over(path, fill))
 }
 
 /// Writes a file beside the one of this name, and puts it in its place. `None`: no file can be made there, or the name is that
 /// of a device or a pipe.
-fn write_beside(path: &Path, text: &str) -> Option<io::Result<()>> {
+fn write_beside(
+    path: &Path,
+    fill: &dyn Fn(&mut dyn Write) -> Result<(), Error>,
+) -> Option<Result<(), Error>> {
     let before = fs::metadata(path).ok();
     if before.as_ref().is_some_and(|before| !before.is_file()) {
         return None;
     }
     // A link stays one.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut name = path.file_name()?.to_owned();
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut name = place.file_name()?.to_owned();
     name.push(format!(".{}", std::process::id()));
-    let beside = path.with_file_name(name);
-    let mut file = File::create_new(&beside).ok()?;
+    let beside = place.with_file_name(name);
+    let file = File::create_new(&beside).ok()?;
     if let Some(before) = before {
         let _ = file.set_permissions(before.permissions());
         let _ = fchown(&file, Some(before.uid()), Some(before.gid()));
     }
-    let written = file.write_all(text.as_bytes());
-    let written = written.and_then(|()| fs::rename(&beside, &path));
+    let written = filled(file, path, fill)
+        .and_then(|()| fs::rename(&beside, &place).map_err(|e| cannot_write(path, &e)));
     Some(written.inspect_err(|_| drop(fs::remove_file(&beside))))
+}
+
+/// Writes what is there anew, or a device or a pipe.
+fn write_over(
+    path: &Path,
+    fill: &dyn Fn(&mut dyn Write) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let file = File::create(path).map_err(|e| cannot_write(path, &e))?;
+    filled(file, path, fill)
+}
+
+fn filled(
+    file: File,
+    path: &Path,
+    fill: &dyn Fn(&mut dyn Write) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut out = BufWriter::new(file);
+    fill(&mut out)?;
+    unless_gone(out.flush(), path)
 }
 
 /// Sees before hours of running that the JSON can be written. `inputs` as for [`can_write`].
@@ -118,14 +154,10 @@ pub fn can_write_page(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
 /// Fails if `path` cannot be a file, before anything is measured for it, or if it is one of `inputs`, the files that the
 /// command reads. Of those `-` is stdin.
 pub fn can_write(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
-    let parent = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
     if path.is_dir() {
         return Err(cannot_write(path, &"is a directory"));
     }
-    if !parent.is_dir() {
+    if !parent(path).is_dir() {
         return Err(cannot_write(path, &"no such directory"));
     }
     if let Some(input) = inputs.iter().find(|input| is_same(path, input)) {
@@ -145,17 +177,40 @@ pub fn can_write(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
     opened.map_err(|e| cannot_write(path, &e))
 }
 
-/// Whether both are one regular file, by whatever name.
-fn is_same(path: &Path, input: &Path) -> bool {
-    let input = match input == Path::new("-") {
+/// Whether both are one regular file, by whatever name, or would become one.
+pub fn is_same(path: &Path, other: &Path) -> bool {
+    let other = match other == Path::new("-") {
         true => Path::new("/dev/stdin"),
-        false => input,
+        false => other,
     };
-    let which = |path: &Path| {
-        let about = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-        Some((about.dev(), about.ino()))
-    };
-    which(path).is_some_and(|file| which(input) == Some(file))
+    match (fs::metadata(path), fs::metadata(other)) {
+        (Ok(path), Ok(other)) => {
+            path.is_file() && (path.dev(), path.ino()) == (other.dev(), other.ino())
+        }
+        (Err(_), Err(_)) => place(path) == place(other),
+        _ => false,
+    }
+}
+
+/// Where a file of this name is, or would be made: where all links lead to.
+fn place(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // As many links as Linux follows.
+    for _ in 0..40 {
+        let Ok(to) = fs::read_link(&path) else { break };
+        path = parent(&path).join(to);
+    }
+    match (fs::canonicalize(parent(&path)), path.file_name()) {
+        (Ok(directory), Some(name)) => directory.join(name),
+        _ => path,
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
 }
 
 fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {

@@ -22,6 +22,11 @@ pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
     let sink = |path: &Path| output::sink(path, &topology);
     let json = args.json.as_deref().map(sink).transpose()?;
     let traced = args.trace.as_deref().map(sink).transpose()?;
+    if let (Some(Sink::File(json)), Some(Sink::File(trace))) = (&json, &traced)
+        && output::is_same(json, trace)
+    {
+        return Err(Error::input("--json and --trace are the same file"));
+    }
     let to_stdout = |sink: &Option<Sink>| matches!(sink, Some(Sink::Stdout));
     let (json_taken, trace_taken) = (to_stdout(&json), to_stdout(&traced));
     if json_taken && trace_taken {

@@ -4,6 +4,7 @@ use super::compare::stored;
 use super::{directory, finish, refused, softfault, words};
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
 
 /// Failed before: exit code 0, and the results were a page.
 #[test]
@@ -48,8 +49,9 @@ fn results_do_not_take_the_place_of_what_was_measured() {
     let dir = directory();
     let big = dir.path().join("big");
     fs::write(&big, vec![7; 1 << 20]).unwrap();
-    let mut run = softfault(&words("lab run sparse --on softfault --memory 8M --file"));
-    run.arg(&big)
+    let mut run = softfault(&words("lab run sparse --on softfault --memory 8M"));
+    run.arg("--file")
+        .arg(&big)
         .arg("--json")
         .arg(&big)
         .arg("--dir")
@@ -77,6 +79,44 @@ fn results_do_not_take_the_place_of_what_was_measured() {
     ];
     refused(&mut softfault(&lacking), "the command reads it");
     assert_eq!(fs::read_to_string(&topology).unwrap(), preset);
+}
+
+/// Failed before: exit code 0, and the JSON was gone.
+#[test]
+fn a_file_is_not_both_rows_and_trace() {
+    let dir = directory();
+    let (both, link) = (dir.path().join("both"), dir.path().join("link"));
+    symlink("both", &link).unwrap();
+    let [both, link] = [&both, &link].map(|path| path.to_str().unwrap());
+    for (json, trace) in [(both, both), (both, link)] {
+        let mut sim = sim(&["--json", json, "--trace", trace]);
+        refused(&mut sim, "--json and --trace are the same file");
+    }
+    let (code, _, err) = finish(&mut sim(&["--json", both, "--trace", "-"]));
+    assert_eq!(code, 0, "{err}");
+    fs::write(both, "[]").unwrap();
+    refused(&mut sim(&["--json", link, "--trace", both]), "same file");
+    assert_eq!(fs::read_to_string(both).unwrap(), "[]");
+}
+
+/// Failed before: half of the new one was there.
+#[test]
+fn an_old_trace_stays_until_the_new_one_is_written() {
+    let dir = directory();
+    let path = dir.path().join("trace");
+    fs::write(&path, "old").unwrap();
+    let trace = || sim(&["--trace", path.to_str().unwrap()]);
+    let mut limited = trace();
+    // SAFETY: only a system call; nothing is allocated.
+    unsafe { limited.pre_exec(super::outputs::no_longer_than::<100>) };
+    let (code, _, err) = finish(&mut limited);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("cannot write"), "{err}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    let (code, _, err) = finish(&mut trace());
+    assert_eq!(code, 0, "{err}");
+    assert!(fs::read_to_string(&path).unwrap().lines().count() > 10);
 }
 
 fn sim(arguments: &[&str]) -> std::process::Command {

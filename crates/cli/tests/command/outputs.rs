@@ -3,6 +3,7 @@
 use super::interrupted::{signal, start, until};
 use super::{directory, finish, is_empty, refused, softfault};
 use std::fs::{self, File, Permissions};
+use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 
@@ -59,20 +60,8 @@ fn old_results_stay_until_the_new_ones_are_written() {
     };
     // No file may be so long.
     let mut limited = report();
-    let limit = || {
-        let limit = libc::rlimit {
-            rlim_cur: 100,
-            rlim_max: 100,
-        };
-        // SAFETY: a structure of its size; no handler involved.
-        unsafe {
-            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
-        }
-        Ok(())
-    };
     // SAFETY: only system calls; nothing is allocated.
-    unsafe { limited.pre_exec(limit) };
+    unsafe { limited.pre_exec(no_longer_than::<100>) };
     refused(&mut limited, "cannot write");
     assert_eq!(fs::read_to_string(&page).unwrap(), "<!DOCTYPE html>old");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
@@ -82,6 +71,20 @@ fn old_results_stay_until_the_new_ones_are_written() {
     let mode = fs::metadata(&page).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+/// No file of the process may be longer.
+pub fn no_longer_than<const BYTES: u64>() -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: BYTES,
+        rlim_max: BYTES,
+    };
+    // SAFETY: a structure of its size; no handler involved.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
+    }
+    Ok(())
 }
 
 /// As nohup(1) starts it.
