@@ -141,13 +141,20 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     ));
     let mut made = files::make_data(&args.dir, &[file_bytes], 1, &interrupt)?;
     let mut rows = Vec::new();
+    let mut ran = Ok(());
     for (stop, plan) in STOPS.iter().zip(&plans) {
         output::tell(&format!("{}: {}.\n", plan.workload.name(), stop.say));
         if plan.workload == Workload::Thrash {
             // It makes files of its own, which want the room.
             made.clear();
         }
-        rows.extend(lab.run_over(plan, &made)?);
+        ran = lab.run_over(plan, &made, &mut rows);
+        if ran.is_err() {
+            break;
+        }
+    }
+    if rows.is_empty() || matches!(ran, Err(Error::Interrupted(_))) {
+        return ran;
     }
     let mut text = format!(
         "{}ratio: times the speed of the first of its kind; read: from the disk; given up: not done\n\
@@ -170,6 +177,7 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     };
     output::print(&text)?;
     written?;
+    ran?;
     command::first_failure(&rows)
 }
 

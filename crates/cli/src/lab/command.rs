@@ -18,7 +18,11 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let sink = |path: &Path| output::sink(path, &file);
     let sink = args.json.as_deref().map(sink).transpose()?;
     let interrupt = Interrupt::catch()?;
-    let rows = Lab::new(&interrupt).run(&plan)?;
+    let mut rows = Vec::new();
+    let ran = Lab::new(&interrupt).run(&plan, &mut rows);
+    if rows.is_empty() || matches!(ran, Err(Error::Interrupted(_))) {
+        return ran;
+    }
     let mut text = table::tables(&rows);
     text += &table::read_ahead(&rows);
     for note in table::notes(&rows) {
@@ -27,6 +31,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     let json = json(&rows);
     let taken = matches!(sink, Some(Sink::Stdout));
     output::both(sink.as_ref().map(|sink| (sink, &json[..])), &text, taken)?;
+    ran?;
     first_failure(&rows)
 }
 

@@ -95,15 +95,15 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Runs a plan and returns a row for each single run. A run that failed is a row with an error; a failure that
-    /// ends the whole is an error here, and leaves nothing behind.
-    pub fn run(&self, plan: &Plan) -> Result<Vec<Row>, Error> {
+    /// Runs a plan and adds a row for each single run. A run that failed is a row with an error; a failure that
+    /// ends the whole is an error here, and leaves nothing behind but the rows until then.
+    pub fn run(&self, plan: &Plan, rows: &mut Vec<Row>) -> Result<(), Error> {
         // The caller's file is looked at before engines are tried, and those before files are made.
         let given = provide::given(plan)?;
         can_set_read_ahead(plan)?;
         self.probe(plan)?;
         let shared = provide::shared(plan, given, self.interrupt)?;
-        self.run_over(plan, &shared)
+        self.run_over(plan, &shared, rows)
     }
 
     /// Fails if an engine cannot be used at all with this budget, before files are made for it.
@@ -121,10 +121,15 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs a plan over files that are there already; a thrash makes its own.
-    pub fn run_over(&self, plan: &Plan, shared: &[LabFile]) -> Result<Vec<Row>, Error> {
+    pub fn run_over(
+        &self,
+        plan: &Plan,
+        shared: &[LabFile],
+        rows: &mut Vec<Row>,
+    ) -> Result<(), Error> {
         let variants = plan.patterns.len() * plan.threads.len();
         let total = variants * plan.on.len() * plan.repeat as usize;
-        let mut rows = Vec::with_capacity(total);
+        let before = rows.len();
         for pattern in &plan.patterns {
             for &threads in &plan.threads {
                 let own = provide::own(plan, pattern, threads, self.interrupt)?;
@@ -133,7 +138,7 @@ impl<'a> Lab<'a> {
                 // repeat begins with the next engine: so the state that one leaves behind meets another one each time.
                 for run in 1..=plan.repeat {
                     for on in in_turn(&plan.on, run) {
-                        let number = rows.len() + 1;
+                        let number = rows.len() - before + 1;
                         let which = WhichRun {
                             pattern,
                             threads,
@@ -147,7 +152,7 @@ impl<'a> Lab<'a> {
                 }
             }
         }
-        Ok(rows)
+        Ok(())
     }
 
     fn row(&self, plan: &Plan, which: WhichRun, files: &[LabFile]) -> Result<Row, Error> {

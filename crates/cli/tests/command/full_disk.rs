@@ -1,6 +1,7 @@
 //! A disk that is full, and a file-size limit: one line, nothing left. Code 2, and 1 where a run was under way.
 
-use super::{directory, is_empty, refused, softfault};
+use super::{directory, is_empty, refused, softfault, words};
+use serde_json::Value;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -34,11 +35,7 @@ fn a_full_disk_is_one_line() {
     // The command sees a disk of 1 MiB in a mount namespace of its own, which ends with it.
     for make in [false, true] {
         let mut command = making(dir.path(), make);
-        let place = CString::new(dir.path().as_os_str().as_bytes()).unwrap();
-        // SAFETY: system calls on live strings only, between fork and exec.
-        unsafe {
-            command.pre_exec(move || small_disk(&place));
-        }
+        on_small_disk(&mut command, dir.path());
         match command.output() {
             // A machine without user namespaces for us, which says so by EPERM, ENOSPC or another error: the limit above is all that
             // can be shown.
@@ -52,16 +49,11 @@ fn a_full_disk_is_one_line() {
 #[test]
 fn a_full_swap_is_one_line() {
     let dir = directory();
-    let place = CString::new(dir.path().as_os_str().as_bytes()).unwrap();
     for on in ["softfault", "soft"] {
         let mut command = softfault(&["lab", "run", "anon", "--pattern", "uniform", "--on", on]);
         command.args("--size 96M --memory 24M --seconds 0.1 --give-up 120".split(' '));
         command.arg("--dir").arg(dir.path());
-        let place = place.clone();
-        // SAFETY: system calls on live strings only, between fork and exec.
-        unsafe {
-            command.pre_exec(move || small_disk(&place));
-        }
+        on_small_disk(&mut command, dir.path());
         let output = match command.output() {
             Err(e) => return no_small_disk(&e),
             Ok(output) => output,
@@ -79,6 +71,72 @@ fn a_full_swap_is_one_line() {
         assert!(!line.contains("signal"), "{on}: {line}");
         assert!(is_empty(dir.path()));
     }
+}
+
+/// Failed before: neither table nor JSON.
+#[test]
+fn rows_before_a_full_disk_are_not_lost() {
+    let dir = directory();
+    let run =
+        "lab run thrash --on softfault --threads 1,8 --file-size 256K --memory 8M --seconds 0.1";
+    let mut command = softfault(&words(run));
+    command.args(["--json", "-", "--dir"]).arg(dir.path());
+    on_small_disk(&mut command, dir.path());
+    let output = match command.output() {
+        Err(e) => return no_small_disk(&e),
+        Ok(output) => output,
+    };
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("thrash"), "a table: {told}");
+    let last = told.lines().last().unwrap();
+    assert!(last.contains("No space left"), "{told}");
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let threads: Vec<_> = rows.iter().map(|row| row["threads"].as_u64()).collect();
+    assert_eq!(threads, [Some(1)]);
+}
+
+/// Failed before: exit code 1 and "it says nothing (signal: 7 (SIGBUS))".
+#[test]
+fn a_full_swap_is_one_line_of_a_profile() {
+    let dir = directory();
+    for faults in ["signals", "messages"] {
+        let profile = [
+            "lab",
+            "profile",
+            "--kind",
+            "swap-in",
+            "--touches",
+            "2",
+            "--faults",
+        ];
+        let mut command = softfault(&profile);
+        command.arg(faults).arg("--dir").arg(dir.path());
+        on_small_disk(&mut command, dir.path());
+        let output = match command.output() {
+            Err(e) => return no_small_disk(&e),
+            Ok(output) => output,
+        };
+        let told = String::from_utf8(output.stderr).unwrap();
+        if faults == "messages" && output.status.success() {
+            softfault_skip::skipped("messages", "faults are not told by messages here");
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(1), "{faults}: {told}");
+        assert_eq!(told.lines().count(), 1, "{faults}: {told}");
+        assert!(
+            told.contains("the swap in") && told.contains("is full"),
+            "{told}"
+        );
+        assert!(is_empty(dir.path()));
+    }
+}
+
+/// Begins the command with a disk of 1 MiB at `dir`.
+fn on_small_disk(command: &mut Command, dir: &Path) {
+    let place = CString::new(dir.as_os_str().as_bytes()).unwrap();
+    // SAFETY: system calls on live strings only, between fork and exec.
+    unsafe { command.pre_exec(move || small_disk(&place)) };
 }
 
 fn making(dir: &Path, make: bool) -> Command {
