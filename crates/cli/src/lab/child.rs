@@ -3,7 +3,7 @@
 
 use super::counters::{Blame, Counters};
 use super::engine::build::build;
-use super::full_swap;
+use super::full_swap::{self, Tell};
 use super::job::{Job, Work};
 use super::work::{
     Bench, anon, append, hugetlb, loops, many, orders, pft, random, scan, snapshot, sparse, spf,
@@ -37,7 +37,7 @@ pub fn main() -> ExitCode {
         Ok(counters) => Box::leak(Box::new(counters)),
         Err(e) => return refuse(&format!("no counters: {e}")),
     };
-    let swap = full_swap::watch(job.swap.as_ref(), counters);
+    let swap = full_swap::watch(job.swap.as_ref(), Tell::Counters(counters));
     let explain = |(blame, text)| match swap {
         Some(swap) => (blame, swap.explain(text)),
         None => (blame, text),

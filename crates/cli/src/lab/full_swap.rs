@@ -1,7 +1,7 @@
 //! Why a run over anonymous memory failed, where it was its swap: the disk that swap is on is full.
 //!
 //! A store to a map has no value that could be an error. A page that has neither memory nor a place in swap is a
-//! SIGBUS, of which the child would die without a word; so a handler leaves one in the shared counters first. The library's
+//! SIGBUS, of which the process would die without a word; so a handler leaves one first. The library's
 //! own handler, which is installed later, hands on to it the faults that it cannot serve.
 
 use super::counters::{Blame, Counters};
@@ -16,23 +16,31 @@ const CLUSTER: libc::off_t = 16 << 20;
 /// The state of the handler: it allocates nothing.
 static WATCHED: OnceLock<SwapWatch> = OnceLock::new();
 
+/// Where the reason goes.
+pub enum Tell {
+    /// Into the shared counters: a signal ends the process, and its parent tells.
+    Counters(&'static Counters),
+    /// To stderr: exit code 1 ends the process.
+    Stderr,
+}
+
 /// A swap that may be full. All fields immutable.
 pub struct SwapWatch {
-    counters: &'static Counters,
+    tell: Tell,
     /// A file without a name where the swap is.
     probe: File,
     full: String,
     failed: String,
 }
 
-/// From now on a touch that cannot be served says so in `counters`; `None` where nothing swaps, or the directory takes no file:
+/// From now on a touch that cannot be served says so to `tell`; `None` where nothing swaps, or the directory takes no file:
 /// then the engine will say so.
-pub fn watch(swap: Option<&Swap>, counters: &'static Counters) -> Option<&'static SwapWatch> {
+pub fn watch(swap: Option<&Swap>, tell: Tell) -> Option<&'static SwapWatch> {
     let swap = swap?;
     let probe = tempfile::tempfile_in(&swap.dir).ok()?;
     let dir = swap.dir.display();
     let watch = WATCHED.get_or_init(|| SwapWatch {
-        counters,
+        tell,
         probe,
         full: format!("the swap in {dir} is full: no space left on the device"),
         failed: format!(
@@ -72,9 +80,22 @@ extern "C" fn on_sigbus(_: libc::c_int) {
             true => &watch.full,
             false => &watch.failed,
         };
-        watch.counters.fail(Blame::Run, text);
+        match watch.tell {
+            Tell::Counters(counters) => counters.fail(Blame::Run, text),
+            Tell::Stderr => end_with(text),
+        }
     }
     // The touch comes again, and the default action ends the process.
     // SAFETY: no handler involved.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+}
+
+/// Ends the process with an error.
+fn end_with(text: &str) -> ! {
+    for part in ["error: ", text, "\n"] {
+        // SAFETY: the text is live. Both calls may be made by a handler of a signal.
+        unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
+    }
+    // SAFETY: as above.
+    unsafe { libc::_exit(1) }
 }

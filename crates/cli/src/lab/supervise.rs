@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ pub fn run(
     interrupt: &Interrupt,
     tick: &dyn Fn(),
 ) -> Result<Outcome, Error> {
-    let stderr = stderr().map_err(Error::failed)?;
+    let stderr = told().map_err(Error::failed)?;
     let mut guard = Guard {
         child: spawn(&stderr).map_err(cannot_start)?,
         stderr,
@@ -117,9 +117,72 @@ pub fn run(
     outcome(&guard, status, job, counters)
 }
 
-fn stderr() -> io::Result<File> {
+/// A child's end, and what it wrote.
+pub struct Ended {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it wrote to stdout.
+    pub stdout: Vec<u8>,
+    /// What it wrote to stderr.
+    pub stderr: Vec<u8>,
+}
+
+/// Runs `command`, another one of this program, to its end. A signal that asks for the end kills it, and so does the death of this process.
+pub fn finish(command: &mut Command, interrupt: &Interrupt) -> Result<Ended, Error> {
+    let mut spawn = || {
+        let (stdout, stderr) = (told()?, told()?);
+        let parent = std::process::id();
+        let die_with_parent = move || {
+            // SAFETY: prctl and getppid with no pointers.
+            let orphan = unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::getppid() as u32 != parent
+            };
+            match orphan {
+                true => Err(io::ErrorKind::BrokenPipe.into()),
+                false => Ok(()),
+            }
+        };
+        // SAFETY: only system calls; nothing is allocated.
+        unsafe { command.pre_exec(die_with_parent) };
+        command.stdin(Stdio::null());
+        command
+            .stdout(stdout.try_clone()?)
+            .stderr(stderr.try_clone()?);
+        let child = command.spawn()?;
+        let guard = Guard {
+            child,
+            stderr,
+            group: None,
+        };
+        Ok((guard, stdout))
+    };
+    interrupt.check()?;
+    let (mut guard, stdout) = spawn().map_err(cannot_start)?;
+    let watch = Watch::new(&guard.child);
+    let status = loop {
+        interrupt.check()?;
+        if let Some(status) = guard.child.try_wait().map_err(Error::failed)? {
+            break status;
+        }
+        watch.wait(Instant::now() + CHECK);
+    };
+    interrupt.check()?;
+    let read = |file: &File| {
+        let mut bytes = vec![0; file.metadata()?.len() as usize];
+        file.read_exact_at(&mut bytes, 0).map(|()| bytes)
+    };
+    Ok(Ended {
+        status,
+        stdout: read(&stdout).map_err(Error::failed)?,
+        stderr: read(&guard.stderr).map_err(Error::failed)?,
+    })
+}
+
+/// A file in memory for what a child writes.
+fn told() -> io::Result<File> {
     // SAFETY: memfd_create reads the name, a live C string.
-    let fd = unsafe { libc::memfd_create(c"softfault-lab-stderr".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::memfd_create(c"softfault-lab-told".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -127,9 +190,13 @@ fn stderr() -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-fn spawn(stderr: &File) -> io::Result<Child> {
-    // This very program, even if its file was replaced meanwhile.
+/// This very program, even if its file was replaced meanwhile.
+pub fn this_program() -> Command {
     Command::new("/proc/self/exe")
+}
+
+fn spawn(stderr: &File) -> io::Result<Child> {
+    this_program()
         .arg(CHILD_COMMAND)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -28,7 +28,7 @@ pub fn until<T>(lab: &mut Child, mut event: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Sends a signal to a child of ours.
+/// Sends a signal to a child of ours, or a child's.
 pub fn signal(process: u32, signal: i32) {
     // SAFETY: kill takes two numbers; the process is our child, not waited for yet.
     assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
@@ -47,7 +47,7 @@ pub fn worker(lab: u32) -> Option<u32> {
 }
 
 /// Whether any thread of the process is there and not merely unreaped.
-fn lives(process: u32) -> bool {
+pub fn lives(process: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task"));
     threads.into_iter().flatten().flatten().any(|thread| {
         fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| {

@@ -1,7 +1,12 @@
 //! `lab profile`: each touch is in one place of a column, and its stages sum to the whole.
 
-use super::{directory, rows};
+use super::interrupted::{lives, signal, start, until};
+use super::{directory, refused, rows, softfault};
 use serde_json::Value;
+use std::fs;
+use std::process::Child;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// The columns of these kinds.
 fn columns(kinds: &str, told_by: &str, touches: &str) -> Vec<Value> {
@@ -101,5 +106,57 @@ fn faults_by_messages() {
         for stage in ["handler", "VMA lock", "copy", "wake"] {
             assert!(times(&column, stage) >= of_kind, "{stage}: {column}");
         }
+    }
+}
+
+/// Failed before: exit code 1.
+#[test]
+fn a_directory_that_is_not_there_is_the_callers_error() {
+    let dir = directory();
+    let mut profile = softfault(&["lab", "profile", "--kind", "cold,present", "--dir"]);
+    refused(profile.arg(dir.path().join("none")), "No such file");
+}
+
+/// A profile of several columns, and its child for the first one, which is stopped.
+fn profile_with_stopped_child() -> (Child, u32) {
+    let profile = [
+        "lab",
+        "profile",
+        "--kind",
+        "zero-read,present",
+        "--faults",
+        "signals",
+    ];
+    let mut profile = start(softfault(&profile).args(["--touches", "200000"]));
+    let process = profile.id();
+    let child = until(&mut profile, || {
+        let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+        let child = children.ok()?.trim().parse().ok()?;
+        // Once it is the child's own command, the parent does not wait for its start.
+        let command = fs::read(format!("/proc/{child}/cmdline")).ok()?;
+        let words: Vec<_> = command.split(|&byte| byte == 0).collect();
+        words.contains(&&b"zero-read"[..]).then_some(child)
+    });
+    signal(child, libc::SIGSTOP);
+    (profile, child)
+}
+
+/// Failed before: the child ended first, which one that is stopped does not.
+#[test]
+fn a_signal_ends_it_and_its_child() {
+    let (mut profile, child) = profile_with_stopped_child();
+    signal(profile.id(), libc::SIGTERM);
+    assert_eq!(profile.wait().unwrap().code(), Some(143));
+    assert!(!lives(child));
+}
+
+/// Failed before: the child went on.
+#[test]
+fn a_killed_profile_takes_its_child_with_it() {
+    let (mut profile, child) = profile_with_stopped_child();
+    signal(profile.id(), libc::SIGKILL);
+    profile.wait().unwrap();
+    while lives(child) {
+        sleep(Duration::from_millis(10));
     }
 }

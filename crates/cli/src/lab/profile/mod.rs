@@ -13,7 +13,7 @@ mod prepare;
 mod table;
 mod touch;
 
-use super::fill;
+use super::{fill, supervise};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Sink};
@@ -21,7 +21,6 @@ use clap::{Args, ValueEnum};
 use column::Column;
 use kind::{Kind, ToldBy};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// The text after the list of arguments.
 const AFTER: &str = "\
@@ -110,29 +109,27 @@ fn apart(
     told: ToldBy,
     interrupt: &Interrupt,
 ) -> Result<Column, Error> {
-    interrupt.check()?;
-    let this = std::env::current_exe().map_err(Error::failed)?;
-    let output = Command::new(this)
+    let mut command = supervise::this_program();
+    command
         .args(["lab", "profile", "--json", "-"])
         .args(["--kind", kind.name(), "--faults", told.name()])
         .args(["--touches", &args.touches.to_string()])
         .args(["--seed", &args.seed.to_string()])
         .arg("--dir")
-        .arg(&args.dir)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(Error::failed)?;
-    interrupt.check()?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        .arg(&args.dir);
+    let ended = supervise::finish(&mut command, interrupt)?;
+    if !ended.status.success() {
+        let said = String::from_utf8_lossy(&ended.stderr);
         let said = said.lines().last().unwrap_or("it printed nothing");
         let said = said.strip_prefix("error: ").unwrap_or(said);
-        let (kind, told, status) = (kind.name(), told.name(), output.status);
-        return Err(Error::failed(format_args!(
-            "{kind} by {told}: {said} ({status})"
-        )));
+        let (kind, told, status) = (kind.name(), told.name(), ended.status);
+        return Err(match status.code() {
+            Some(2) => Error::input(said),
+            Some(_) => Error::failed(format_args!("{kind} by {told}: {said}")),
+            None => Error::failed(format_args!("{kind} by {told}: {said} ({status})")),
+        });
     }
-    let columns: Vec<Column> = serde_json::from_slice(&output.stdout).map_err(Error::failed)?;
+    let columns: Vec<Column> = serde_json::from_slice(&ended.stdout).map_err(Error::failed)?;
     let first = columns.into_iter().next();
     first.ok_or_else(|| Error::failed("a process reported nothing"))
 }

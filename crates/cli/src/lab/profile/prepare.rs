@@ -6,6 +6,8 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::lab::caches;
 use crate::lab::files::{self, LabFile};
+use crate::lab::full_swap::{self, Tell};
+use crate::lab::job;
 use softfault::{Advice, Coherence, Engine, Mmap, MmapMut, Reads, Swap};
 use std::fs::File;
 use std::path::Path;
@@ -67,7 +69,12 @@ pub fn scene(
         .faults(told.faults())
         .reads(reads);
     if kind == Kind::SwapIn {
-        builder = builder.swap(Swap::in_dir(place.dir).bytes(2 * bytes));
+        let swap = job::Swap {
+            dir: place.dir.to_owned(),
+            bytes: 2 * bytes,
+        };
+        full_swap::watch(Some(&swap), Tell::Stderr);
+        builder = builder.swap(Swap::in_dir(&swap.dir).bytes(swap.bytes));
     }
     let engine = match builder.build() {
         Ok(engine) => engine,
