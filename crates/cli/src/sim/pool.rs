@@ -65,7 +65,14 @@ pub fn run_all(
     let mut workers = Vec::new();
     for _ in 0..at_a_time.min(planned.len()) {
         let pool = pool.clone();
-        workers.push(std::thread::spawn(move || pool.work()));
+        match std::thread::Builder::new().spawn(move || pool.work()) {
+            Ok(worker) => workers.push(worker),
+            Err(e) if workers.is_empty() => {
+                return Err(Error::input(format_args!("cannot start a thread: {e}")));
+            }
+            // Those that there are run all.
+            Err(_) => break,
+        }
     }
     let mut over = None;
     while workers.iter().any(|worker| !worker.is_finished()) {

@@ -1,8 +1,10 @@
 //! Simulations as the command runs them: the same seed is the same run in any process, and an error is
 //! one line.
 
+use super::ordinary_user::OrdinaryUser;
 use super::{directory, finish, is_empty, refused, rows, softfault, words};
 use serde_json::Value;
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 /// A run of a second or less of this machine.
@@ -450,6 +452,41 @@ fn loops_measure_one_verb() {
                 assert!(row["faults_per_s"].is_null() && row["faults_per_cpu"].is_null());
             }
         }
+    }
+}
+
+/// Failed before: panics, and one that waited for itself where a backtrace was asked for.
+#[test]
+fn a_limit_of_address_space_or_threads_is_one_line() {
+    for bytes in [100 << 20, 8 << 30] {
+        let mut sim = softfault(&with("pft", &["--seeds", "1"]));
+        sim.env("RUST_BACKTRACE", "1");
+        let limit = move || {
+            // SAFETY: a structure of its size.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &most(bytes)) }, 0);
+            Ok(())
+        };
+        // SAFETY: only a system call; nothing is allocated.
+        unsafe { sim.pre_exec(limit) };
+        refused(&mut sim, "16 TiB of address space");
+    }
+    let user = OrdinaryUser::new();
+    let mut sim = user.command();
+    sim.args(with("pft", &["--seeds", "1"]));
+    let limit = || {
+        // SAFETY: a structure of its size.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &most(1)) }, 0);
+        Ok(())
+    };
+    // SAFETY: as above.
+    unsafe { sim.pre_exec(limit) };
+    refused(&mut sim, "cannot start a thread");
+}
+
+fn most(number: u64) -> libc::rlimit {
+    libc::rlimit {
+        rlim_cur: number,
+        rlim_max: number,
     }
 }
 

@@ -47,6 +47,10 @@ pub fn run_watched(
     watch: &dyn Fn(Progress) -> ControlFlow<()>,
 ) -> Result<Outcome, Trouble> {
     job.check()?;
+    world::reserve().map_err(|e| {
+        let why = "the system refuses 16 TiB of address space (is it limited, by ulimit -v?)";
+        Trouble::Job(format!("{why}: {e}"))
+    })?;
     let config = Config {
         topology: job.topology.clone(),
         cores: job.cores,

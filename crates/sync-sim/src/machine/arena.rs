@@ -44,7 +44,7 @@ fn class(bytes: usize) -> (usize, usize) {
 
 impl Arena {
     pub fn new(run: u32) -> Self {
-        region::reserve();
+        region::reserve().expect("the system has address space for a simulated machine");
         Self {
             run,
             base: region::base(),

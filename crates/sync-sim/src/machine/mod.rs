@@ -74,6 +74,12 @@ impl Config {
     }
 }
 
+/// Reserves the memory of all machines of this process, 16 TiB of addresses, which [`run`] needs. A limit of the process
+/// (RLIMIT_AS) may refuse that.
+pub fn reserve() -> std::io::Result<()> {
+    region::reserve()
+}
+
 thread_local! {
     /// When the last machine of this thread ended.
     static LAST_NOW: Cell<u64> = const { Cell::new(0) };

@@ -1,5 +1,5 @@
-//! The memory of simulated machines: one reservation of the process, and beside
-//! it the state of each of its lines, at the same place in a second one.
+//! The memory of simulated machines: a reservation of the process, whose second half has
+//! the state of each line of the first, at the same place.
 //!
 //! It is handed out by the chunk. A chunk counts the blocks in it, and one for
 //! the machine that has it; the last drop of the count gives the chunk's
@@ -7,11 +7,12 @@
 //! that hang) stay valid as long as they are referenced.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, Once};
+use std::io;
+use std::sync::Mutex;
 
 /// Bytes of a cache line, and of its state.
 pub const LINE: usize = 64;
-/// Bytes that are reserved.
+/// Bytes that are reserved for memory, and once more for states.
 const SIZE: usize = 8 << 40;
 /// Bytes of a chunk.
 pub const CHUNK: usize = 1 << 30;
@@ -27,17 +28,22 @@ const CLEANING: u64 = u64::MAX;
 static RUNS: [AtomicU64; CHUNKS] = [const { AtomicU64::new(0) }; CHUNKS];
 static TAKING: Mutex<()> = Mutex::new(());
 
-/// Makes the reservation, once.
-pub fn reserve() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let base = map(SIZE);
-        STATES.store(map(SIZE), Relaxed);
-        BASE.store(base, Release);
-    });
+/// Makes the reservation, once; or says that the system refuses it.
+pub fn reserve() -> io::Result<()> {
+    static RESERVING: Mutex<()> = Mutex::new(());
+    let _guard = RESERVING
+        .lock()
+        .unwrap_or_else(|poison| poison.into_inner());
+    if base() != 0 {
+        return Ok(());
+    }
+    let both = map(2 * SIZE)?;
+    STATES.store(both + SIZE, Relaxed);
+    BASE.store(both, Release);
+    Ok(())
 }
 
-fn map(bytes: usize) -> usize {
+fn map(bytes: usize) -> io::Result<usize> {
     // SAFETY: a new mapping, at an address of the kernel's choice.
     let addr = unsafe {
         libc::mmap(
@@ -49,12 +55,10 @@ fn map(bytes: usize) -> usize {
             0,
         )
     };
-    assert!(
-        addr != libc::MAP_FAILED,
-        "the system refuses {} TiB of address space to a simulated machine",
-        bytes >> 40
-    );
-    addr.addr()
+    match addr == libc::MAP_FAILED {
+        true => Err(io::Error::last_os_error()),
+        false => Ok(addr.addr()),
+    }
 }
 
 /// Where the region begins. Zero as long as there is none.
