@@ -1,6 +1,7 @@
 //! The output of results: stdout, or a file.
 
 use crate::error::Error;
+use crate::lab::files::reserve;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
@@ -90,7 +91,7 @@ fn write_beside(
         return None;
     }
     // A link stays one.
-    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let place = place(path);
     let mut name = place.file_name()?.to_owned();
     name.push(format!(".{}", std::process::id()));
     let beside = place.with_file_name(name);
@@ -99,22 +100,51 @@ fn write_beside(
         let _ = file.set_permissions(before.permissions());
         let _ = fchown(&file, Some(before.uid()), Some(before.gid()));
     }
-    let written = filled(file, path, fill)
+    let written = filled(&file, path, fill)
         .and_then(|()| fs::rename(&beside, &place).map_err(|e| cannot_write(path, &e)));
     Some(written.inspect_err(|_| drop(fs::remove_file(&beside))))
 }
 
-/// Writes what is there anew, or a device or a pipe.
+/// Writes over what is there: a device, a pipe, or a file in a directory that takes no other. A file keeps what it has until
+/// there is room for all of the new.
 fn write_over(
     path: &Path,
     fill: &dyn Fn(&mut dyn Write) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let file = File::create(path).map_err(|e| cannot_write(path, &e))?;
-    filled(file, path, fill)
+    let wrong = |e: io::Error| cannot_write(path, &e);
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(false);
+    let file = options.open(path).map_err(wrong)?;
+    let before = file.metadata().map_err(wrong)?;
+    if !before.is_file() {
+        return filled(&file, path, fill);
+    }
+    let mut length = Length(0);
+    fill(&mut length)?;
+    if let Err(e) = reserve(&file, length.0.max(1)) {
+        let _ = file.set_len(before.len());
+        return Err(wrong(e));
+    }
+    filled(&file, path, fill)?;
+    file.set_len(length.0).map_err(wrong)
+}
+
+/// Counts the bytes that are written to it.
+struct Length(u64);
+
+impl Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn filled(
-    file: File,
+    file: &File,
     path: &Path,
     fill: &dyn Fn(&mut dyn Write) -> Result<(), Error>,
 ) -> Result<(), Error> {
@@ -154,10 +184,11 @@ pub fn can_write_page(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
 /// Fails if `path` cannot be a file, before anything is measured for it, or if it is one of `inputs`, the files that the
 /// command reads. Of those `-` is stdin.
 pub fn can_write(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
-    if path.is_dir() {
+    let place = place(path);
+    if place.is_dir() {
         return Err(cannot_write(path, &"is a directory"));
     }
-    if !parent(path).is_dir() {
+    if !parent(&place).is_dir() {
         return Err(cannot_write(path, &"no such directory"));
     }
     if let Some(input) = inputs.iter().find(|input| is_same(path, input)) {
@@ -167,12 +198,12 @@ pub fn can_write(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
             &format_args!("the command reads it ({input})"),
         ));
     }
-    let opened = match fs::symlink_metadata(path) {
-        Ok(_) if path.is_file() => File::options().append(true).open(path).map(drop),
+    let opened = match fs::symlink_metadata(&place) {
+        Ok(_) if place.is_file() => File::options().append(true).open(&place).map(drop),
         // To open a pipe would wait for its reader.
         Ok(_) => Ok(()),
         // It goes again: whoever is interrupted leaves nothing.
-        Err(_) => File::create_new(path).and_then(|_| fs::remove_file(path)),
+        Err(_) => File::create_new(&place).and_then(|_| fs::remove_file(&place)),
     };
     opened.map_err(|e| cannot_write(path, &e))
 }

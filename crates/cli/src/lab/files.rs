@@ -215,7 +215,8 @@ fn cannot_make(dir: &Path, bytes: u64, error: io::Error) -> Error {
     ))
 }
 
-fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+/// Makes a file so long, of blocks that it has, where its file system can say so.
+pub fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     // SAFETY: fallocate on a descriptor that `file` owns, with no pointer.
     if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes as libc::off_t) } == 0 {
         return Ok(());

@@ -1,6 +1,8 @@
 //! Where the command writes its results and its words: what cannot be written costs nothing else.
 
+use super::compare::stored;
 use super::interrupted::{signal, start, until};
+use super::ordinary_user::OrdinaryUser;
 use super::{directory, finish, is_empty, refused, softfault};
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -71,6 +73,63 @@ fn old_results_stay_until_the_new_ones_are_written() {
     let mode = fs::metadata(&page).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+/// Failed before: the old page was gone.
+#[test]
+fn an_old_page_stays_also_where_no_file_can_be_made_beside_it() {
+    let user = OrdinaryUser::new();
+    let results = user.files.join("results.json");
+    fs::copy(stored("random.json"), &results).unwrap();
+    let closed = user.files.join("closed");
+    fs::create_dir(&closed).unwrap();
+    let page = closed.join("page.html");
+    let old = "<!DOCTYPE html>old";
+    fs::write(&page, old).unwrap();
+    let mode = |path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    mode(&results, 0o644);
+    mode(&page, 0o666);
+    mode(&closed, 0o555);
+    let report = || {
+        let mut command = user.command();
+        command
+            .args(["lab", "report", "-o"])
+            .args([&page, &results]);
+        command
+    };
+    let mut limited = report();
+    // SAFETY: only system calls; nothing is allocated.
+    unsafe { limited.pre_exec(no_longer_than::<100>) };
+    refused(&mut limited, "cannot write");
+    assert_eq!(fs::read_to_string(&page).unwrap(), old);
+    // Of a longer one nothing is left.
+    fs::write(&page, format!("{old}{}", "old".repeat(1 << 20))).unwrap();
+    let (code, _, err) = finish(&mut report());
+    assert_eq!(code, 0, "{err}");
+    let new = fs::read_to_string(&page).unwrap();
+    assert!(new.trim_end().ends_with("</html>") && !new.contains("oldold"));
+    mode(&closed, 0o755);
+}
+
+/// Failed before: the link was the page.
+#[test]
+fn a_link_to_nothing_yet_stays_one() {
+    let dir = directory();
+    let link = dir.path().join("link.html");
+    symlink("page.html", &link).unwrap();
+    let mut report = softfault(&["lab", "report", &stored("random.json"), "-o"]);
+    let (code, _, err) = finish(report.arg(&link));
+    assert_eq!(code, 0, "{err}");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(
+        fs::metadata(dir.path().join("page.html"))
+            .unwrap()
+            .is_file()
+    );
+    fs::remove_file(&link).unwrap();
+    symlink("none/page.html", &link).unwrap();
+    let mut report = softfault(&["lab", "report", &stored("random.json"), "-o"]);
+    refused(report.arg(&link), "no such directory");
 }
 
 /// No file of the process may be longer.
