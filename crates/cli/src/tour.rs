@@ -14,12 +14,13 @@ use crate::report::{self, About};
 use crate::results::row::Row;
 use crate::size;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `tour`.
 #[derive(Args, Debug)]
 pub struct TourArgs {
-    /// The directory for the file; the file has no name, and is gone when the command ends
+    /// The directory for the file, and for swap; it needs room for five times --memory, 1.25 GiB by default. The files have no name, and
+    /// are gone when the command ends
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// The budget; the file is four times as large
@@ -112,6 +113,7 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         output::can_write_page(&args.report, &[])?;
     }
     let file_bytes = args.memory.saturating_mul(4);
+    has_room(&args.dir, Workload::Anon.swap_bytes(file_bytes))?;
     let device = Device::of(&args.dir);
     let settable = match &device {
         Some(device) => device.may_set(),
@@ -144,8 +146,8 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     let mut ran = Ok(());
     for (stop, plan) in STOPS.iter().zip(&plans) {
         output::tell(&format!("{}: {}.\n", plan.workload.name(), stop.say));
-        if plan.workload == Workload::Thrash {
-            // It makes files of its own, which want the room.
+        if matches!(plan.workload, Workload::Anon | Workload::Thrash) {
+            // It swaps, or makes files of its own, which want the room; nobody reads this one any more.
             made.clear();
         }
         ran = lab.run_over(plan, &made, &mut rows);
@@ -179,6 +181,20 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
     written?;
     ran?;
     command::first_failure(&rows)
+}
+
+/// Fails if `dir` has less room than the tour needs in it at a time: that of swap, which is more than the file.
+fn has_room(dir: &Path, bytes: u64) -> Result<(), Error> {
+    match files::room(dir) {
+        Some(room) if room < bytes => Err(Error::input(format_args!(
+            "the tour needs {} in {}, and there are {}",
+            size::show(bytes),
+            dir.display(),
+            size::show(room)
+        ))),
+        // What is not known is tried.
+        _ => Ok(()),
+    }
 }
 
 /// The page over the rows.

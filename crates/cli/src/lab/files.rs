@@ -9,9 +9,11 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::size;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -213,6 +215,16 @@ fn cannot_make(dir: &Path, bytes: u64, error: io::Error) -> Error {
         "cannot make {bytes} of files in {}: {error}",
         dir.display()
     ))
+}
+
+/// The room that an ordinary user has in `dir`, if its file system tells.
+pub fn room(dir: &Path) -> Option<u64> {
+    let dir = CString::new(dir.as_os_str().as_bytes()).ok()?;
+    // SAFETY: zeros are a value of each field.
+    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a live C string and a live structure.
+    let told = unsafe { libc::statvfs(dir.as_ptr(), &mut about) } == 0;
+    told.then_some(about.f_bavail as u64 * about.f_frsize as u64)
 }
 
 /// Makes a file so long, of blocks that it has, where its file system can say so.

@@ -132,11 +132,37 @@ fn a_full_swap_is_one_line_of_a_profile() {
     }
 }
 
+/// Failed before: it needed nine times the memory, and noticed that late.
+#[test]
+fn a_tour_needs_five_times_the_memory() {
+    let dir = directory();
+    let tour = |size: &'static CStr| {
+        let mut command = softfault(&words("tour --memory 16M --seconds 0.1 --no-report --dir"));
+        command.arg(dir.path());
+        on_disk(&mut command, dir.path(), size);
+        command
+    };
+    match tour(c"size=79m").output() {
+        Err(e) => return no_small_disk(&e),
+        Ok(_) => refused(&mut tour(c"size=79m"), "the tour needs 80.0 MiB"),
+    }
+    // In memory, the kernel's rows may be killed.
+    let output = tour(c"size=81m").output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("the same over holes"), "to the end: {told}");
+    let is_short = told.contains("is full") || told.contains("No space left");
+    assert!(!is_short, "{told}");
+}
+
 /// Begins the command with a disk of 1 MiB at `dir`.
 fn on_small_disk(command: &mut Command, dir: &Path) {
+    on_disk(command, dir, c"size=1m");
+}
+
+fn on_disk(command: &mut Command, dir: &Path, size: &'static CStr) {
     let place = CString::new(dir.as_os_str().as_bytes()).unwrap();
     // SAFETY: system calls on live strings only, between fork and exec.
-    unsafe { command.pre_exec(move || small_disk(&place)) };
+    unsafe { command.pre_exec(move || small_disk(&place, size)) };
 }
 
 fn making(dir: &Path, make: bool) -> Command {
@@ -157,7 +183,7 @@ fn no_small_disk(why: &io::Error) {
     );
 }
 
-fn small_disk(place: &CString) -> io::Result<()> {
+fn small_disk(place: &CStr, size: &CStr) -> io::Result<()> {
     // SAFETY: strings are live; nothing else is passed.
     unsafe {
         let is_root = libc::geteuid() == 0;
@@ -173,8 +199,14 @@ fn small_disk(place: &CString) -> io::Result<()> {
         let (none, root) = (std::ptr::null(), c"/".as_ptr());
         let private = libc::MS_REC | libc::MS_PRIVATE;
         done(libc::mount(none, root, none, private, none.cast()))?;
-        let (tmpfs, size) = (c"tmpfs".as_ptr(), c"size=1m".as_ptr());
-        done(libc::mount(tmpfs, place.as_ptr(), tmpfs, 0, size.cast()))
+        let tmpfs = c"tmpfs".as_ptr();
+        done(libc::mount(
+            tmpfs,
+            place.as_ptr(),
+            tmpfs,
+            0,
+            size.as_ptr().cast(),
+        ))
     }
 }
 
