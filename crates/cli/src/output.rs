@@ -1,6 +1,7 @@
 //! The output of results: stdout, or a file.
 
 use crate::error::Error;
+use crate::interrupt::Output;
 use crate::lab::files::reserve;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
@@ -25,6 +26,7 @@ pub fn print(text: &str) -> Result<(), Error> {
 
 /// The same of bytes, which need not be UTF-8.
 pub fn print_bytes(bytes: &[u8]) -> Result<(), Error> {
+    let _output = Output::begin()?;
     let mut out = std::io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());
     unless_gone(written, Path::new("stdout"))
@@ -56,10 +58,7 @@ pub fn tell(text: &str) {
 pub fn both(json: Option<(&Sink, &str)>, text: &str, taken: bool) -> Result<(), Error> {
     let put = json.map_or(Ok(()), |(sink, json)| put(sink, json));
     let shown = match taken {
-        true => {
-            tell(text);
-            Ok(())
-        }
+        true => Output::begin().map(|_output| tell(text)),
         false => print(text),
     };
     put.and(shown)
@@ -112,6 +111,9 @@ fn write_over(
     fill: &dyn Fn(&mut dyn Write) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let wrong = |e: io::Error| cannot_write(path, &e);
+    // A pipe may have no reader.
+    let waits = fs::metadata(path).is_ok_and(|about| !about.is_file());
+    let _output = waits.then(Output::begin).transpose()?;
     let mut options = File::options();
     let options = options.write(true).create(true).truncate(false);
     let file = options.open(path).map_err(wrong)?;

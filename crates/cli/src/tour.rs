@@ -155,6 +155,8 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
             break;
         }
     }
+    // Its cgroup goes before a signal may end the process.
+    drop(lab);
     if rows.is_empty() || matches!(ran, Err(Error::Interrupted(_))) {
         return ran;
     }

@@ -6,7 +6,7 @@ use super::pool::{self, Ran};
 use super::row;
 use super::{hot, hugetlb, rates, sensitivity, slots, trace, waits};
 use crate::error::Error;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Output};
 use crate::output::{self, Sink};
 use crate::results;
 use crate::results::row::Row;
@@ -99,6 +99,7 @@ fn speed(rows: &[Row]) -> String {
 /// All that failed, in full; a deadlock's text has a line for each thread.
 fn failures(rows: &[Row]) -> Result<(), Error> {
     let failed: Vec<&Row> = rows.iter().filter(|row| row.error.is_some()).collect();
+    let _output = Output::begin()?;
     for row in &failed {
         let why = row.error.as_deref().unwrap_or_default();
         output::tell(&format!("\n{}:\n{}\n", row::describe(row), why.trim_end()));

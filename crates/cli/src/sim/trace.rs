@@ -1,7 +1,7 @@
 //! All operations of a run, a line each.
 
 use crate::error::Error;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Output};
 use crate::output::{self, Sink};
 use softfault_sim::Outcome;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -25,7 +25,10 @@ pub fn write(sink: &Sink, outcome: &Outcome, interrupt: &Interrupt) -> Result<()
         out.flush().map_err(|e| cannot(name, &e))
     };
     match sink {
-        Sink::Stdout => lines("stdout", &mut BufWriter::new(io::stdout().lock())),
+        Sink::Stdout => {
+            let _output = Output::begin()?;
+            lines("stdout", &mut BufWriter::new(io::stdout().lock()))
+        }
         Sink::File(path) => {
             let name = path.display().to_string();
             output::write_by(path, &|out| lines(&name, out))

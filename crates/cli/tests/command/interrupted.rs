@@ -1,7 +1,10 @@
 //! Ctrl-C at any moment: exit code 130, and no child, file or cgroup stays.
 
 use super::{directory, is_empty, softfault, words};
+use std::ffi::CString;
 use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -282,4 +285,43 @@ pub fn thrash(dir: &Path) -> Command {
     command.args("--threads 32 --file-size 2M --seconds 100000".split(' '));
     command.arg("--dir").arg(dir);
     command
+}
+
+/// Failed before: the signal only set a flag that nobody looked at any more.
+#[test]
+fn while_nobody_reads_the_results() {
+    let sim = "sim pft --cores 1 --seeds 1 --seconds 0.0001 --region 64K --policies default";
+    for arguments in [
+        sim,
+        "lab run sparse --on softfault --memory 8M --file-size 1M",
+    ] {
+        let dir = directory();
+        let pipe = dir.path().join("pipe");
+        let name = CString::new(pipe.as_os_str().as_bytes()).unwrap();
+        // SAFETY: the name is a live C string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let mut command = softfault(&words(arguments));
+        command.arg("--json").arg(&pipe).current_dir(dir.path());
+        let mut command = start(&mut command);
+        let process = command.id();
+        // It waits in open(2) for a reader.
+        until(&mut command, || {
+            let call = fs::read_to_string(format!("/proc/{process}/syscall")).ok()?;
+            let open = format!("{} ", libc::SYS_openat);
+            call.starts_with(&open).then_some(())
+        });
+        signal(process, libc::SIGTERM);
+        let status = command.wait().unwrap();
+        let ended = status.signal() == Some(libc::SIGTERM) || status.code() == Some(143);
+        assert!(ended, "{arguments}: {status:?}");
+    }
+    // A reader that has read something, and reads no more.
+    let mut sim = softfault(&words(
+        "sim pft --cores 1 --seeds 60 --seconds 0.0001 --region 64K --json -",
+    ));
+    let mut sim = start(&mut sim);
+    let mut first = [0];
+    sim.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    signal(sim.id(), libc::SIGTERM);
+    assert_eq!(sim.wait().unwrap().signal(), Some(libc::SIGTERM));
 }
