@@ -1,6 +1,6 @@
 //! The files that workloads read: made ones, of holes or of known data, and the caller's own.
 //!
-//! A made file never has a name (O_TMPFILE, or unlinked at once where a file system has none), so nothing
+//! A made file has no name (O_TMPFILE, or unlinked at once where a file system has none), one that stays not before it is whole. So nothing
 //! is left behind however the command ends, SIGKILL included. Children inherit the descriptor and open
 //! it anew through /proc/self/fd, each with read-ahead state of its own.
 
@@ -10,12 +10,13 @@ use crate::interrupt::Interrupt;
 use crate::size;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use tempfile::NamedTempFile;
 
 /// Pages written at once, and between two looks at the interrupt flag.
 const CHUNK_PAGES: u64 = 256;
@@ -149,18 +150,55 @@ pub fn make_named(path: &Path, bytes: u64, seed: u64, interrupt: &Interrupt) -> 
             path.display()
         )));
     }
-    let file = tempfile::NamedTempFile::new_in(dir).map_err(fail)?;
-    reserve(file.as_file(), bytes).map_err(fail)?;
+    let unnamed = unnamed_in(dir).map_err(fail)?;
+    let named = match unnamed {
+        Some(_) => None,
+        None => Some(with_a_name(dir).map_err(fail)?),
+    };
+    let file = (unnamed.as_ref()).or(named.as_ref().map(NamedTempFile::as_file));
+    let file = file.expect("it is one of the two");
+    reserve(file, bytes).map_err(fail)?;
     let fill = Fill {
         seed: super::fill::mix(seed),
         bytes,
     };
     let bar = byte_bar(bytes, "making files");
-    write_data(file.as_file(), fill, &bar, interrupt, &fail)?;
-    file.as_file().sync_all().map_err(fail)?;
+    write_data(file, fill, &bar, interrupt, &fail)?;
+    file.sync_all().map_err(fail)?;
     bar.finish_and_clear();
-    let kept = file.persist_noclobber(path).map(drop);
-    kept.map_err(|e| Error::input(format_args!("{}: {}", path.display(), e.error)))
+    let kept = match named {
+        Some(named) => named.persist_noclobber(path).map(drop).map_err(|e| e.error),
+        None => name(file, path),
+    };
+    kept.map_err(|e| Error::input(format_args!("{}: {e}", path.display())))
+}
+
+/// A file without a name, which it can be given: a killed command leaves nothing. `None` on file systems that have none.
+fn unnamed_in(dir: &Path) -> io::Result<Option<File>> {
+    let mut options = File::options();
+    options.read(true).write(true).mode(0o666);
+    match options.custom_flags(libc::O_TMPFILE).open(dir) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn with_a_name(dir: &Path) -> io::Result<NamedTempFile> {
+    let mode = Permissions::from_mode(0o666);
+    tempfile::Builder::new().permissions(mode).tempfile_in(dir)
+}
+
+/// Gives a file its name, which nothing else may have.
+fn name(file: &File, path: &Path) -> io::Result<()> {
+    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let to = CString::new(path.as_os_str().as_bytes())?;
+    let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: live C strings.
+    match unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Makes `count` files of `bytes` bytes each in `dir`, all hole.
@@ -211,6 +249,9 @@ impl LabFile {
 
 fn cannot_make(dir: &Path, bytes: u64, error: io::Error) -> Error {
     let bytes = size::show(bytes);
+    // The name of a file that was to have none tells nothing.
+    let inner = error.get_ref().and_then(|named| named.source());
+    let error = inner.map_or_else(|| error.to_string(), ToString::to_string);
     Error::input(format_args!(
         "cannot make {bytes} of files in {}: {error}",
         dir.display()

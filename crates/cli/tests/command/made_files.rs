@@ -1,8 +1,9 @@
 //! `lab make`, and that bytes read are really compared with a file's expected bytes.
 
-use super::{directory, finish, rows, softfault, words};
+use super::interrupted::{signal, start, until};
+use super::{directory, finish, is_empty, refused, rows, softfault, words};
 use serde_json::Value;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 fn make(dir: &Path) -> PathBuf {
@@ -103,4 +104,44 @@ fn wrong_data_fails_the_run_with_its_offset() {
         err.contains("wrong data at offset 12") && err.contains("0x5555555555555555"),
         "{err}"
     );
+}
+
+/// Failed before: no other user could read it.
+#[test]
+fn a_made_file_has_the_mode_of_any_file() {
+    let dir = directory();
+    let path = make(dir.path());
+    let other = dir.path().join("other");
+    std::fs::write(&other, "").unwrap();
+    let mode = |path| std::fs::metadata(path).unwrap().permissions().mode();
+    assert_eq!(mode(&path), mode(&other));
+    let mut again = softfault(&["lab", "make", "--file-size", "4M"]);
+    refused(again.arg(&path), "is there already");
+}
+
+/// Failed before: a file of the full size was left.
+#[test]
+fn a_killed_command_leaves_no_file() {
+    let dir = directory();
+    let mut make = softfault(&["lab", "make", "--file-size", "512M"]);
+    let mut make = start(make.arg(dir.path().join("made")));
+    let process = make.id();
+    until(&mut make, || {
+        let files = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+        let mut links = files.flatten().filter_map(|fd| fd.path().read_link().ok());
+        links.find(|link| link.starts_with(dir.path()))
+    });
+    signal(process, libc::SIGKILL);
+    make.wait().unwrap();
+    assert!(is_empty(dir.path()));
+}
+
+/// Failed before: it ended with the name of a file that nobody asked for.
+#[test]
+fn a_directory_that_is_not_there_is_told_without_more() {
+    let dir = directory();
+    let none = dir.path().join("none");
+    let mut make = softfault(&["lab", "make", "--file-size", "4M"]);
+    let told = "none: No such file or directory (os error 2)\n";
+    refused(make.arg(none.join("made")), told);
 }
