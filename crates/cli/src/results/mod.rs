@@ -14,17 +14,24 @@ use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
 
+/// More bytes than any result file has: a device would give them without end.
+const LARGEST: u64 = 256 << 20;
+
 /// The rows of a result file; `-` is stdin. The errors name the file and the mistake in it.
 pub fn read(path: &Path) -> Result<Vec<Row>, Error> {
     let wrong = |why: &dyn std::fmt::Display| {
         Error::input(format_args!("cannot read {}: {why}", path.display()))
     };
     let mut text = String::new();
+    let mut read = |from: &mut dyn Read| from.take(LARGEST + 1).read_to_string(&mut text);
     match path == Path::new("-") {
-        true => std::io::stdin().lock().read_to_string(&mut text),
-        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
+        true => read(&mut std::io::stdin().lock()),
+        false => std::fs::File::open(path).and_then(|mut file| read(&mut file)),
     }
     .map_err(|e| wrong(&e))?;
+    if text.len() as u64 > LARGEST {
+        return Err(wrong(&"no result of the lab is so large"));
+    }
     parse(&text).map_err(|why| wrong(&why))
 }
 
@@ -65,13 +72,38 @@ fn parse(text: &str) -> Result<Vec<Row>, String> {
         let why = |why: &dyn std::fmt::Display| {
             format!("not a result of `lab run`: row {}: {why}", at + 1)
         };
-        let row: Row = serde_json::from_value(value).map_err(|e| why(&e))?;
+        let row: Row = serde_json::from_value(printable(value)).map_err(|e| why(&e))?;
         match row.senseless() {
             Some(name) => Err(why(&format_args!("{name} is below zero"))),
             None => Ok(row),
         }
     };
     values.into_iter().enumerate().map(row).collect()
+}
+
+/// The same without characters that a terminal obeys: names are printed. Lines may end.
+fn printable(value: Value) -> Value {
+    let text = |text: String| match text.contains(is_obeyed) {
+        false => text,
+        true => (text.chars())
+            .flat_map(|c| match is_obeyed(c) {
+                true => c.escape_default().collect(),
+                false => vec![c],
+            })
+            .collect(),
+    };
+    match value {
+        Value::String(string) => Value::String(text(string)),
+        Value::Array(values) => values.into_iter().map(printable).collect(),
+        Value::Object(fields) => (fields.into_iter())
+            .map(|(name, value)| (text(name), printable(value)))
+            .collect(),
+        value => value,
+    }
+}
+
+fn is_obeyed(c: char) -> bool {
+    c.is_control() && c != '\n'
 }
 
 #[cfg(test)]

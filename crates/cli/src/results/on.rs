@@ -124,6 +124,9 @@ impl FromStr for On {
             Some((engine, policies)) => (engine, Some(policies)),
             None => (text, None),
         };
+        if policies == Some("") {
+            return Err(format!("nothing is behind the colon of `{text}`"));
+        }
         let kernel = |on: fn(ReadAheadKb) -> Self| match policies {
             None => Ok(on(None)),
             Some(setting) => match setting.strip_prefix(READ_AHEAD) {
@@ -146,8 +149,7 @@ impl FromStr for On {
                 return Ok(Self::Softfault(policies, reads));
             }
             "soft" => {
-                let policies: Result<Policies, _> = policies.unwrap_or_default().parse();
-                return policies.map(Self::Soft).map_err(|e| format!("{e}"));
+                return self::policies(policies.unwrap_or_default()).map(Self::Soft);
             }
             _ => return Err(format!("engines are {ENGINES} (and {POLICIES})")),
         };
@@ -186,11 +188,30 @@ impl fmt::Display for On {
     }
 }
 
+/// Something that a list has more than once.
+pub fn twice<T: PartialEq>(all: &[T]) -> Option<&T> {
+    let (_, twice) = (all.iter().enumerate()).find(|(at, one)| all[..*at].contains(one))?;
+    Some(twice)
+}
+
+/// The policies that `text` names, none of them twice: the engine's, or those of its twin in the simulator.
+pub fn policies<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<T, String> {
+    let names = text.split('+').map(|part| part.split('=').next());
+    let names: Vec<_> = names.map(Option::unwrap_or_default).collect();
+    match twice(&names) {
+        Some(twice) => Err(format!("`{twice}` is there twice")),
+        None => text.parse().map_err(|e| format!("{e}")),
+    }
+}
+
 /// The policies of softfault, and how it reads files if that is among them.
 fn with_reads(text: &str) -> Result<(Policies, Option<Reads>), String> {
     let is_reads = |part: &&str| part.starts_with(READS);
     let (reads, others): (Vec<_>, Vec<_>) = text.split('+').partition(is_reads);
-    let policies: Policies = others.join("+").parse().map_err(|e| format!("{e}"))?;
+    let policies = policies(&others.join("+"))?;
+    if reads.len() > 1 {
+        return Err("`reads` is there twice".into());
+    }
     let reads = reads.last().map(|part| {
         let name = &part[READS.len()..];
         name.parse().map_err(|why| format!("{part}: {why}"))

@@ -245,8 +245,12 @@ const LEAST_SWAP: usize = 4096;
 
 /// Puts the swap setting into the environment, from the option or from the environment.
 fn set_swap(args: &RunArgs) -> Result<(), Error> {
-    match args.swap.clone().or_else(|| var_os(SWAP)) {
-        Some(swap) => set(SWAP, &swap_for_program(&swap)?),
+    let said = match &args.swap {
+        Some(swap) => Some(("--swap", swap.clone())),
+        None => var_os(SWAP).map(|swap| (SWAP, swap)),
+    };
+    match said {
+        Some((by, swap)) => set(SWAP, &swap_for_program(by, &swap)?),
         None if variables::said(variables::ANONYMOUS).is_some_and(|value| value == "1") => {
             return Err(Error::input("--anonymous needs --swap"));
         }
@@ -257,8 +261,8 @@ fn set_swap(args: &RunArgs) -> Result<(), Error> {
 
 /// The swap setting with an absolute path, because the program may change its directory, and with a size, because a process
 /// may begin with a part of the budget.
-fn swap_for_program(said: &OsStr) -> Result<OsString, Error> {
-    let wrong = |why: String| Error::input(format_args!("--swap: {why}"));
+fn swap_for_program(by: &str, said: &OsStr) -> Result<OsString, Error> {
+    let wrong = |why: String| Error::input(format_args!("{by}: {why}"));
     softfault::swap_of(said).map_err(wrong)?;
     let bytes = said.as_bytes();
     let colon = bytes.iter().rposition(|&byte| byte == b':');

@@ -3,6 +3,7 @@
 use super::arguments::RunArgs;
 use super::refuse::refuse_strangers;
 use crate::error::Error;
+use crate::results::on::{self, twice};
 use softfault_sim::topology::{Placement, Topology};
 use softfault_sim::vary::{names, scaled, vary};
 use softfault_sim::{Job, MmuKind, Policies, Workload, preset};
@@ -57,6 +58,9 @@ struct Machine {
 /// All runs, in the order of results: by cores, then policies, then seeds.
 pub fn plan(workload: Workload, args: &RunArgs) -> Result<Vec<Planned>, Error> {
     refuse_strangers(workload, args)?;
+    if let Some(twice) = twice(&args.cores) {
+        return Err(Error::input(format_args!("--cores has {twice} twice")));
+    }
     let topology = topology(workload, args)?;
     let policies = policies(workload, &args.policies)?;
     let cores = cores(workload, args, &topology);
@@ -267,7 +271,7 @@ fn topology(workload: Workload, args: &RunArgs) -> Result<Topology, Error> {
 
 fn cores(workload: Workload, args: &RunArgs, topology: &Topology) -> Vec<usize> {
     let cpus = topology.cpus();
-    let mut cores = match (&args.cores[..], workload) {
+    match (&args.cores[..], workload) {
         ([], Workload::Pft) => {
             let points = PFT_CORES.into_iter().filter(|&cores| cores <= cpus);
             // 56 is where the first table ends, and no point of the second.
@@ -277,14 +281,7 @@ fn cores(workload: Workload, args: &RunArgs, topology: &Topology) -> Vec<usize> 
         ([], Workload::Hugetlb) => vec![HUGETLB_CORES.min(cpus)],
         ([], _) => vec![FEW_CORES.min(cpus)],
         (given, _) => given.to_vec(),
-    };
-    let mut seen = Vec::new();
-    cores.retain(|cores| {
-        let new = !seen.contains(cores);
-        seen.push(*cores);
-        new
-    });
-    cores
+    }
 }
 
 fn policies(workload: Workload, given: &[String]) -> Result<Vec<(String, Policies)>, Error> {
@@ -305,10 +302,17 @@ fn policies(workload: Workload, given: &[String]) -> Result<Vec<(String, Policie
     };
     let mut named: Vec<(String, Policies)> = Vec::new();
     for text in given {
-        let text = if text == "default" { "" } else { text };
-        let policies: Policies = text
-            .parse()
-            .map_err(|why| Error::input(format_args!("--policies: {why}")))?;
+        let text = match text {
+            "" => {
+                return Err(Error::input(
+                    "--policies: one has no name; all defaults are `default`",
+                ));
+            }
+            "default" => "",
+            text => text,
+        };
+        let policies =
+            on::policies(text).map_err(|why| Error::input(format_args!("--policies: {why}")))?;
         if named.iter().any(|(_, other)| *other == policies) {
             return Err(Error::input(format_args!(
                 "--policies: `{}` is there twice",
@@ -380,6 +384,9 @@ mod tests {
         assert!(error(pft, &["--topology", "vax"]).contains("vax"));
         assert!(error(pft, &["--policies", "lock=none"]).contains("lock"));
         assert!(error(pft, &["--policies", "default,lock=refcount"]).contains("twice"));
+        assert!(error(pft, &["--policies", "lock=rwsem+lock=biased"]).contains("twice"));
+        assert!(error(pft, &["--policies", ""]).contains("no name"));
+        assert!(error(pft, &["--cores", "4,1,4"]).contains("--cores has 4 twice"));
         assert!(error(pft, &["--mmu", "hard"]).contains("soft or uffd"));
         assert!(error(pft, &["--trace", "t"]).contains("single run, not 72"));
         assert!(error(pft, &["--threads", "20000"]).contains("20000 threads"));

@@ -119,6 +119,46 @@ fn an_old_trace_stays_until_the_new_one_is_written() {
     assert!(fs::read_to_string(&path).unwrap().lines().count() > 10);
 }
 
+/// Failed before: the command read until memory ended.
+#[test]
+fn results_without_end_are_refused() {
+    refused(&mut softfault(&["lab", "compare", "/dev/zero"]), "so large");
+}
+
+/// Failed before: they came to the terminal as they were.
+#[test]
+fn names_of_results_cannot_command_a_terminal() {
+    let dir = directory();
+    let path = dir.path().join("results.json");
+    let text = fs::read_to_string(stored("random.json")).unwrap();
+    let text = text.replace("\"random\"", "\"ran\\u001b[31mdom\\u009b\"");
+    fs::write(&path, text).unwrap();
+    let (code, out, err) = finish(softfault(&["lab", "compare"]).arg(&path));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("ran\\u{1b}[31mdom"), "{out}");
+    assert!(
+        !out.contains(|c: char| c.is_control() && c != '\n'),
+        "{out}"
+    );
+}
+
+/// Failed before: the last of them was taken.
+#[test]
+fn what_is_there_twice_is_refused() {
+    for line in [
+        "lab run sparse --on softfault:lock=rwsem+lock=refcount",
+        "lab run sparse --on softfault:reads=direct+reads=cached",
+        "lab profile --kind cold,cold",
+        "lab profile --faults signals,signals",
+        "sim pft --cores 1,1",
+        "sim pft --policies pin=no+pin=no",
+    ] {
+        refused(&mut softfault(&words(line)), "twice");
+    }
+    let mut run = softfault(&words("lab run sparse --on softfault:"));
+    refused(&mut run, "nothing is behind the colon");
+}
+
 fn sim(arguments: &[&str]) -> std::process::Command {
     let mut command = softfault(&words(
         "sim pft --cores 1 --seeds 1 --seconds 0.0001 --region 64K",

@@ -17,7 +17,7 @@ use super::fill::{FILE_MAX, PAGE, WORDS};
 use super::huge_pool::HUGE;
 use super::job::Swap;
 use crate::error::Error;
-use crate::results::on::On;
+use crate::results::on::{On, twice};
 use crate::size;
 use clap::ValueEnum;
 use std::path::PathBuf;
@@ -254,12 +254,6 @@ fn check_engines(workload: Workload, on: &[On]) -> Result<(), Error> {
         return Err(Error::input(format_args!("--on has {on} twice")));
     }
     on.iter().try_for_each(|&on| workload.refuse_engine(on))
-}
-
-/// Something that is there more than once.
-fn twice<T: PartialEq>(all: &[T]) -> Option<&T> {
-    let (_, twice) = (all.iter().enumerate()).find(|(at, one)| all[..*at].contains(one))?;
-    Some(twice)
 }
 
 /// Bytes of anonymous memory for each thread: pages that do not fit go nowhere. Half of the budget, since

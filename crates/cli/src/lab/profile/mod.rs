@@ -17,6 +17,7 @@ use super::{fill, supervise};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::{self, Sink};
+use crate::results::on::twice;
 use clap::{Args, ValueEnum};
 use column::Column;
 use kind::{Kind, ToldBy};
@@ -67,6 +68,18 @@ pub fn run(args: &ProfileArgs) -> Result<(), Error> {
         true => Kind::value_variants(),
         false => &args.kind,
     };
+    if let Some(kind) = twice(&args.kind) {
+        return Err(Error::input(format_args!(
+            "--kind has {} twice",
+            kind.name()
+        )));
+    }
+    if let Some(told) = twice(&args.faults) {
+        return Err(Error::input(format_args!(
+            "--faults has {} twice",
+            told.name()
+        )));
+    }
     let sink = |path: &Path| output::sink(path, &[]);
     let sink = args.json.as_deref().map(sink).transpose()?;
     let interrupt = Interrupt::catch()?;
