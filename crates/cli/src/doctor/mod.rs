@@ -34,6 +34,9 @@ pub use run_messages::no_messages;
 
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]
+#[command(
+    after_help = "Exit code: 0 if softfault can serve maps here, 1 if it cannot, 2 if the arguments cannot be used."
+)]
 pub struct DoctorArgs {
     /// The directory whose file system is checked; the files made there have no name, and are gone when the command ends
     /// [default: the current directory, or else the directory for temporary files]

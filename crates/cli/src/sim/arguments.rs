@@ -15,7 +15,8 @@ use std::path::PathBuf;
         After a deadlock or starvation the run prints each waiting thread and the lock that it waits for, and the exit code is 1. Ctrl-C ends at once."
 )]
 pub struct RunArgs {
-    /// Numbers of CPUs to simulate; each number of the list is a run: 1,4,21
+    /// Numbers of CPUs to simulate; each number of the list is a run: 1,4,21 [default: pft several, from 1 to all CPUs of the machine; thrash all;
+    /// hugetlb 48; the others 8]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = above_zero)]
     pub cores: Vec<usize>,
     /// Number of threads [default: one for each core; thrash 500, swap-retry four for each core]
@@ -33,13 +34,16 @@ pub struct RunArgs {
     /// Run once more with each cost of the machine halved and with it doubled, and print how far the policies' rates depend on each
     #[arg(long, conflicts_with_all = ["seeds", "vary", "trace", "hot"])]
     pub sensitivity: bool,
-    /// The machine: a name from `sim presets`, or a file
+    /// The machine: a name from `sim presets`, or a file [default: pft, spf, loops, anon and hugetlb broadwell-56, the others x86-256]
     #[arg(long, value_name = "NAME|PATH")]
     pub topology: Option<String>,
     /// The order in which CPUs are filled: spread or packed [default: that of the topology; warm-start and swap-retry packed]
     #[arg(long, value_name = "ORDER", value_parser = ["spread", "packed"])]
     pub placement: Option<String>,
-    /// Policies to compare; the first is the baseline: lock=rwsem,lock=refcount; `default` is all defaults. All have fill=page
+    /// Policies to compare; the first is the baseline: lock=rwsem,lock=refcount; `default` is all defaults. All have fill=page [default: pft and
+    /// spf lock=rwsem,lock=refcount,lock=biased; thrash retry=mmap-lock+pin=no,retry=vma-lock+pin=no,default; warm-start and storm the first
+    /// two of these; swap-retry retry=mmap-lock+pin=no,pin=no,default,retry=held; hugetlb share=i-mmap-rwsem,share=document,share=vma-lock; anon
+    /// and loops default]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub policies: Vec<String>,
     /// Page tables: soft, or uffd, which adds the costs of the kernel
@@ -54,10 +58,11 @@ pub struct RunArgs {
     /// loops: all regions are parts of one mapping, which threads take in turn; without it, each region is a mapping of its own
     #[arg(long)]
     pub contended: bool,
-    /// The budget
+    /// The budget [default: pft, spf and loops 8G, and more with a larger --region; thrash and warm-start 1G; storm 256M; swap-retry and
+    /// anon 64M; hugetlb 8M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub memory: Option<u64>,
-    /// pft, spf, loops: bytes that a thread maps at a time
+    /// pft, spf, loops: bytes that a thread maps at a time [default: pft 2M, spf 64K, loops 16K]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub region: Option<u64>,
     /// swap-retry, anon: bytes of the anonymous memory [default: four times the budget]; hugetlb: of the file [default: 250G]
@@ -66,7 +71,7 @@ pub struct RunArgs {
     /// anon: choose pages by Zipf's law with this theta, 0.99 for instance; 0 chooses them uniformly [default: 0]
     #[arg(long, value_name = "THETA")]
     pub theta: Option<f64>,
-    /// thrash, storm: length of a file
+    /// thrash, storm: length of a file [default: thrash 16M, storm 1G]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub file_size: Option<u64>,
     /// hugetlb: whether the file has its pages at the start of the measurement [default: populated]
@@ -78,16 +83,17 @@ pub struct RunArgs {
     /// warm-start, swap-retry: no thread forks
     #[arg(long)]
     pub no_forks: bool,
-    /// warm-start: number of files
+    /// warm-start: number of files [default: 3906]
     #[arg(long, value_name = "N", value_parser = above_zero)]
     pub files: Option<usize>,
-    /// storm: number of threads that map and unmap
+    /// storm: number of threads that map and unmap [default: 1]
     #[arg(long, value_name = "N", value_parser = above_zero)]
     pub mappers: Option<usize>,
-    /// Duration of a run, in virtual seconds
+    /// Duration of a run, in virtual seconds [default: pft, spf and loops 0.01, thrash 0.5, warm-start 1, storm 0.2, swap-retry 0.25, anon and
+    /// hugetlb 0.1]
     #[arg(long, value_name = "S")]
     pub seconds: Option<f64>,
-    /// Virtual seconds after which a thread that waits counts as starved
+    /// Virtual seconds after which a thread that waits counts as starved [default: 20]
     #[arg(long, value_name = "S")]
     pub patience: Option<f64>,
     /// Number of unreadable pages of the disk, per million

@@ -394,6 +394,54 @@ mod tests {
     }
 
     #[test]
+    fn help_names_the_defaults() {
+        let mut command = RunArgs::augment_args(clap::Command::new("sim"));
+        let help = command.render_long_help().to_string();
+        let said = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for (workload, seconds, memory) in [
+            (
+                Workload::Pft,
+                "pft, spf and loops 0.01",
+                "pft, spf and loops 8G",
+            ),
+            (Workload::Thrash, "thrash 0.5", "thrash and warm-start 1G"),
+            (
+                Workload::WarmStart,
+                "warm-start 1,",
+                "thrash and warm-start 1G",
+            ),
+            (Workload::Storm, "storm 0.2,", "storm 256M"),
+            (
+                Workload::SwapRetry,
+                "swap-retry 0.25",
+                "swap-retry and anon 64M",
+            ),
+            (
+                Workload::Anon,
+                "anon and hugetlb 0.1]",
+                "swap-retry and anon 64M",
+            ),
+            (Workload::Hugetlb, "anon and hugetlb 0.1]", "hugetlb 8M"),
+        ] {
+            let job = &plan(workload, &args(&["--seeds", "1"])).unwrap()[0].job;
+            let figure = |text: &str| {
+                let last = text.rsplit(' ').next().unwrap();
+                last.trim_end_matches([',', ']']).to_owned()
+            };
+            assert!(said.contains(seconds) && said.contains(memory), "{said}");
+            assert_eq!(figure(seconds), job.seconds.to_string());
+            let bytes = crate::size::parse(&figure(memory)).unwrap();
+            assert_eq!(bytes, job.memory, "{workload}");
+            for policy in policies(workload, &[]).unwrap() {
+                assert!(said.contains(&policy.0), "{policy:?}");
+            }
+        }
+        let job = |workload| plan(workload, &args(&[])).unwrap().remove(0).job;
+        assert!(said.contains(&format!("[default: {}]", job(Workload::WarmStart).files)));
+        assert!(said.contains(&format!("as starved [default: {}]", job(pft()).patience)));
+    }
+
+    #[test]
     fn options_of_other_workloads_are_refused() {
         for (workload, words, why) in [
             (Workload::Thrash, &["--size", "1G"][..], "--size is for"),

@@ -19,7 +19,9 @@ Engines:
   direct              anon, write: O_DIRECT reads and writes of one page, by the same number of threads, without memory
                       (a file is overwritten by the MiB)
   softfault           this project's engine
-  softfault:POLICIES  softfault with policies other than the default, as in softfault:retry=mmap-lock+pin=no
+  soft                all but write and snapshot: the same engine over page tables of its own. Pages are reached by calls, and no
+                      fault is the kernel's
+  softfault:POLICIES  softfault with policies other than the default, as in softfault:retry=mmap-lock+pin=no; soft:POLICIES likewise
 Policies, the default first:
   lock=refcount|rwsem|biased       the kind of the VMA lock
   reuse=typesafe|rcu               whether the slot of an unmapped VMA is reused at once, or after a grace period
