@@ -76,7 +76,7 @@ pub(crate) struct KernelMap {
 }
 
 impl KernelMap {
-    /// Maps `len` bytes, which are more than 0.
+    /// Maps `len` bytes, or, as mmap(2) has no empty mappings, one that nobody sees.
     pub(crate) fn new(of: MapSource<'_>, len: usize, access: KernelAccess) -> io::Result<Self> {
         let (fd, offset, kind) = match of {
             MapSource::Nothing(flags) => (-1, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags),
@@ -94,7 +94,7 @@ impl KernelMap {
         let addr = unsafe {
             sync::kernel_calls::mmap(
                 core::ptr::null_mut(),
-                len + skip,
+                (len + skip).max(1),
                 access.flags(),
                 kind,
                 fd,

@@ -329,8 +329,8 @@ impl WindowTable {
         gone
     }
 
-    /// No new map finds an idle window that is written to and in which its file has no room any more. Takes it out, unless somebody still
-    /// looks at it; one whose pages could not be written stays.
+    /// No new map finds an idle window that is written to and in which its file has no room any more, at its size `now`. Takes it out,
+    /// unless somebody still looks at it; one whose pages could not be written stays.
     pub(super) fn forget_outgrown(&mut self, now: &FileIdentity) -> Vec<FileWindow> {
         let is_outgrown = |entry: &FileWindow| {
             let room = entry.cache.addresses().len() as u64;

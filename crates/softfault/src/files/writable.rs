@@ -131,7 +131,11 @@ impl Files {
         if !managed.node.mmu.can_protect() {
             return Ok(None);
         }
-        let outgrown = self.table().forget_outgrown(&looked.identity);
+        let with_room = FileIdentity {
+            size: looked.identity.size.max(reach),
+            ..looked.identity
+        };
+        let outgrown = self.table().forget_outgrown(&with_room);
         drop(outgrown);
         if let Some(known) = self.find_writable(managed, &looked.identity)? {
             self.begin_write_behind(&managed.node);

@@ -42,11 +42,10 @@ impl MmapOptions {
         let fd = unsafe { borrowed(&file) }?;
         let looked = Look::to_map(fd)?;
         let len = self.length(looked.identity.size)?;
+        if len == 0 {
+            Look::may_be_empty(fd)?;
+        }
         let map = match engine.inner.managed() {
-            _ if len == 0 => {
-                Look::may_be_empty(fd)?;
-                Mmap::empty(engine)
-            }
             None => {
                 let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
                 let map = KernelMap::new(of, len, KernelAccess::Read)?;
@@ -54,6 +53,8 @@ impl MmapOptions {
             }
             Some(managed) => match self.small(engine, managed, fd, &looked, len) {
                 Some(small) => small,
+                // A window ends with its file.
+                None if len == 0 => Mmap::empty(engine),
                 None => self.of_window_or_written(engine, managed, fd, &looked)?,
             },
         };
@@ -82,7 +83,8 @@ impl MmapOptions {
         } = &*engine.inner;
         let right =
             managed.reads.looks_at_the_page_cache() && options.on_truncate == OnTruncate::Error;
-        let is_small = looked.identity.size <= small_maps.most() as u64;
+        // An empty one is a page, too.
+        let is_small = looked.identity.size.max(1) <= small_maps.most() as u64;
         if !right || !is_small || files.is_writable(&looked.identity) {
             return None;
         }
@@ -144,7 +146,6 @@ impl MmapOptions {
         let len = self.private_length(looked.identity.size)?;
         if len == 0 {
             Look::may_be_empty(fd)?;
-            return Ok(Mmap::empty(engine));
         }
         let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
         let map = KernelMap::new(of, len, KernelAccess::ReadExec)?;

@@ -67,7 +67,8 @@ impl Mmap {
                 Ok(())
             }
             MmapKind::Empty if new_len == 0 => Ok(()),
-            MmapKind::Inherited | MmapKind::Empty => Err(FaultError::OutOfRange.into()),
+            MmapKind::Empty => Err(past_end()),
+            MmapKind::Inherited => Err(FaultError::OutOfRange.into()),
         }
     }
 }

@@ -30,6 +30,7 @@ impl MmapOptions {
             Some(flags) if len > 0 => {
                 special(MapSource::Nothing(flags), len, KernelAccess::ReadWrite)?
             }
+            _ if len == 0 => MmapMutKind::Empty,
             _ => kind(engine, len, None)?,
         };
         let map = MmapMut::new(engine, kind);
@@ -149,15 +150,13 @@ pub(super) fn special(
     Ok(MmapMutKind::Kernel(map))
 }
 
-/// A private map of `len` bytes, of zeros or of a file from a byte on.
+/// A private map of `len` bytes, of zeros or of a file from a byte on. An empty one is a page that nobody sees, so that it
+/// can grow.
 pub(super) fn kind(
     engine: &Engine,
     len: usize,
     of: Option<(BorrowedFd<'_>, u64, Look)>,
 ) -> io::Result<MmapMutKind> {
-    if len == 0 {
-        return Ok(MmapMutKind::Empty);
-    }
     let Some(managed) = engine.inner.managed_here()? else {
         let of = match of {
             None => MapSource::Nothing(0),

@@ -1,17 +1,19 @@
 //! `mremap(2)`: maps that become longer or shorter.
 
 use super::{MmapMut, MmapMutKind, make};
+use crate::kernel::{KernelAccess, KernelMap, MapSource};
 use crate::options::{MmapOptions, RemapOptions};
 use crate::{FaultError, error};
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 
 impl MmapMut {
     /// Changes the length of the map to `new_len` bytes; its first byte stays the same. Its pages stay
     /// in memory or in swap, and none is copied; new pages are zeros, or have the
     /// file's bytes. As with mremap, whole pages are mapped: if the last page has written bytes past `new_len`,
-    /// they are visible again when the map grows, unless `new_len` is 0. An empty map grows into
-    /// zeros.
+    /// they are visible again when the map grows, unless `new_len` is 0. An empty map of a file grows into the file's bytes,
+    /// and one of anonymous memory into zeros.
     ///
     /// # Safety
     /// As for memmap2: bytes past `new_len` are not mapped any more, and the map may move to
@@ -26,6 +28,7 @@ impl MmapMut {
             }
             MmapMutKind::Writable(file) => file.remap(new_len),
             MmapMutKind::Kernel(map) => map.remap(new_len, options.moves()),
+            // Of anonymous memory: an empty map of a file is of another kind.
             MmapMutKind::Empty => {
                 make::kind(&self.engine, new_len, None).map(|kind| self.kind = kind)
             }
@@ -40,7 +43,7 @@ impl MmapMut {
     ///
     /// Other threads may use other maps of the file meanwhile: a touch past the new end fails, and nothing past it is written back.
     /// After an error the map and the file are unchanged, with one exception: a map that has no room to grow at its address,
-    /// and cannot be made again elsewhere, is empty.
+    /// and can neither be made again elsewhere nor as it was, is empty.
     pub fn set_len(&mut self, file: &File, len: usize) -> io::Result<()> {
         self.addresses(0..self.len)?;
         if isize::try_from(len).is_err() {
@@ -48,60 +51,67 @@ impl MmapMut {
         }
         let end = self.offset.checked_add(len as u64);
         let end = end.ok_or_else(error::too_large)?;
-        match &mut self.kind {
-            MmapMutKind::Writable(written) if !written.was_inherited() => {
-                if !written.is_of(file)? {
-                    return Err(other_file());
-                }
-                if !written.has_room(len)? {
-                    if !self.engine.inner.files.has_one_map(written.file().cache()) {
-                        // It has the error.
-                        return written.remap(len);
-                    }
-                    self.engine.truncate(file, end)?;
-                    return self.map_anew(file, len);
-                }
-                self.engine.truncate(file, end)?;
-                written.remap(len)?;
+        let mut outgrown = None;
+        let is_its = match &self.kind {
+            MmapMutKind::Writable(written) if written.was_inherited() => {
+                return Err(FaultError::Forked.into());
             }
-            MmapMutKind::Kernel(map) => {
-                let is_its = self.written.as_ref().map(|written| written.is_of(file));
-                if !is_its.transpose()?.unwrap_or(false) {
-                    return Err(other_file());
-                }
-                let before = map.len();
-                if len > before {
-                    map.remap(len, true)?;
-                }
-                let set = self.engine.truncate(file, end);
-                let len = if set.is_ok() { len } else { before };
-                let cut = match len < map.len() {
-                    true => map.remap(len, true),
-                    false => Ok(()),
-                };
-                self.set_place();
-                return set.and(cut);
+            MmapMutKind::Writable(written) => {
+                let has_room = written.has_room(len)?;
+                outgrown = (!has_room).then(|| written.file().cache());
+                written.is_of(file)?
             }
-            MmapMutKind::Empty if self.offset == 0 && file.metadata()?.len() == 0 => {
-                self.engine.truncate(file, end)?;
-                return self.map_anew(file, len);
-            }
-            MmapMutKind::Writable(_) => return Err(FaultError::Forked.into()),
-            MmapMutKind::Managed(_) | MmapMutKind::Empty => return Err(other_file()),
+            MmapMutKind::Kernel(_) => match &self.written {
+                Some(written) => written.is_of(file)?,
+                None => false,
+            },
+            // Not even the empty map of an empty file: who made it has vouched for no other.
+            MmapMutKind::Managed(_) | MmapMutKind::Empty => false,
+        };
+        if !is_its {
+            return Err(other_file());
         }
-        self.set_place();
-        Ok(())
+        let (before, moves) = (self.len, RemapOptions::new().may_move(true));
+        // The map first: it can be cut again, and the bytes that a file loses are lost.
+        if outgrown.is_some_and(|cache| self.engine.inner.files.has_one_map(cache)) {
+            self.map_anew(file, len)?;
+        } else if len > before {
+            // SAFETY: it is borrowed, so nobody uses its bytes meanwhile.
+            unsafe { self.remap(len, moves) }?;
+        }
+        let set = self.engine.truncate(file, end);
+        let len = if set.is_ok() { len } else { before };
+        let cut = match len < self.len {
+            // SAFETY: as above.
+            true => unsafe { self.remap(len, moves) },
+            false => Ok(()),
+        };
+        set.and(cut)
     }
 
-    /// Drops the present map, and maps the file again. After an error the map is empty.
+    /// Drops the present map, and maps the file again, `len` bytes of it. After an error it has the length that it had, or, if
+    /// that cannot be mapped again either, none.
     fn map_anew(&mut self, file: &File, len: usize) -> io::Result<()> {
-        let (engine, offset) = (self.engine.clone(), self.offset);
-        *self = Self::new(&engine, MmapMutKind::Empty);
-        let mut options = MmapOptions::new();
-        options.offset(offset).len(len);
-        // SAFETY: the caller of the function that made the map vouches for the same.
-        *self = unsafe { options.map_mut_with(&engine, file) }?;
-        Ok(())
+        let (engine, offset, before) = (self.engine.clone(), self.offset, self.len);
+        // It stays if there is no other. Through a descriptor that may not write it cannot be made, nor can the others.
+        let of = MapSource::File(file.as_fd(), offset, libc::MAP_SHARED);
+        let empty = KernelMap::new(of, 0, KernelAccess::ReadWrite)?;
+        *self = Self::of_kernel(&engine, empty);
+        let again = |len| {
+            let mut options = MmapOptions::new();
+            options.offset(offset).len(len);
+            // SAFETY: the caller of the function that made the map vouches for the same.
+            unsafe { options.map_mut_with(&engine, file) }
+        };
+        let mapped = again(len);
+        let (map, done) = match mapped {
+            Ok(map) => (Some(map), Ok(())),
+            Err(error) => (again(before).ok(), Err(error)),
+        };
+        if let Some(map) = map {
+            *self = map;
+        }
+        done
     }
 }
 

@@ -64,7 +64,6 @@ impl MmapOptions {
         let len = self.private_length(looked.identity.size)?;
         if len == 0 {
             Look::may_be_empty(fd)?;
-            return Ok(MmapMut::new(engine, MmapMutKind::Empty));
         }
         let files = &engine.inner.files;
         let mut map = MmapMut::new(engine, MmapMutKind::Empty);

@@ -15,6 +15,7 @@ mod kept;
 
 pub use kept::Kept;
 
+use crate::files::Look;
 use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::map::Mmap;
 use crate::map_mut::MmapMut;
@@ -52,16 +53,15 @@ impl MmapOptions {
         // SAFETY: open as long as the file that it is taken from, which the
         // caller lends.
         let fd = unsafe { borrowed(&file) }?;
-        let looked = crate::files::Look::to_map(fd)?;
+        let looked = Look::to_map(fd)?;
         let len = self.private_length(looked.identity.size)?;
         if len == 0 {
-            // SAFETY: there are no bytes.
-            return Ok(unsafe { self.map(file) }?.into());
+            Look::may_be_empty(fd)?;
         }
         if engine.inner.files.is_writable(&looked.identity) {
             // It shows the window that others write to.
             // SAFETY: it is read through a pointer.
-            return Ok(unsafe { self.map(file) }?.into());
+            return Ok(unsafe { self.map(&fd) }?.into());
         }
         let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
         let map = KernelMap::new(of, len, KernelAccess::Read)?;

@@ -133,11 +133,19 @@ impl Private {
         }
     }
 
+    /// The pages of the map: an empty one has none, but the page that stays mapped.
+    fn all(&self) -> Range<usize> {
+        match self.len {
+            0 => self.start()..self.start(),
+            _ => self.window(),
+        }
+    }
+
     /// Keeps all of the map, until [`unlock`](Self::unlock). Once or more is the same.
     pub(crate) fn lock(&self, managed: &Managed) -> Result<(), FaultError> {
         let mut locked = self.locked();
         if !*locked {
-            self.hold(managed, self.window(), self.is_writable())?;
+            self.hold(managed, self.all(), self.is_writable())?;
             *locked = true;
         }
         Ok(())
@@ -147,19 +155,19 @@ impl Private {
     pub(crate) fn unlock(&self, managed: &Managed) {
         let mut locked = self.locked();
         if core::mem::take(&mut *locked) {
-            self.release(managed, self.window());
+            self.release(managed, self.all());
         }
     }
 
     /// After a locked map has become shorter or longer: all of it is locked. As with
     /// mremap(2), pages that do not fit are not locked, and that is no error.
     pub(super) fn keep_resized(&mut self, managed: &Managed) {
-        let numbers = self.numbers(&self.window());
+        let all = self.all();
         // Other holders of pages had the map borrowed.
         self.held().clear();
-        if *self.locked() {
-            self.held().push(numbers);
-            let _ = self.keep(managed, self.window(), self.is_writable());
+        if *self.locked() && !all.is_empty() {
+            self.held().push(self.numbers(&all));
+            let _ = self.keep(managed, all, self.is_writable());
         }
     }
 

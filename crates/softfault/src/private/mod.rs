@@ -79,7 +79,7 @@ struct KeptPages {
 }
 
 impl Private {
-    /// `len` bytes, which are more than 0, of zeros, or of a part of a file. Memory that is
+    /// `len` bytes of zeros, or of a part of a file: of one page at least. Memory that is
     /// reached by loads needs `masked` signals; without, it is reached by calls.
     pub(crate) fn new(
         (managed, files): (&Managed, &Files),
@@ -97,7 +97,7 @@ impl Private {
         let skip = part
             .as_ref()
             .map_or(0, |part| part.offset % PAGE_SIZE as u64) as usize;
-        let bytes = len.checked_add(skip).ok_or_else(error::too_large)?;
+        let bytes = len.checked_add(skip).ok_or_else(error::too_large)?.max(1);
         let anon = files.making_room(|| {
             let node = managed.node.clone();
             let Some(part) = part.clone() else {
