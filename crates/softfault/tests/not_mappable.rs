@@ -3,9 +3,10 @@
 mod files;
 
 use softfault::{Mmap, MmapOptions};
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// The answer of each face for a file.
 fn answers(file: &File) -> Vec<(&'static str, io::Result<usize>)> {
@@ -89,10 +90,39 @@ fn sealed(seals: i32) -> File {
         File::from(OwnedFd::from_raw_fd(fd))
     };
     io::Write::write_all(&mut &file, &[7; 10_000]).unwrap();
-    // SAFETY: no memory involved.
-    let added = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
-    assert_eq!(added, 0);
+    seal(&file, seals).unwrap();
     file
+}
+
+fn seal(file: &File, seals: i32) -> io::Result<()> {
+    // SAFETY: no memory involved.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A type whose descriptor is not always the same, which safe code can write.
+struct First<'a>(Cell<bool>, &'a File, &'a File);
+
+impl AsRawFd for First<'_> {
+    fn as_raw_fd(&self) -> RawFd {
+        match self.0.replace(false) {
+            true => self.1.as_raw_fd(),
+            false => self.2.as_raw_fd(),
+        }
+    }
+}
+
+/// The file that was looked at is the file that is mapped. It was the one that the second question answered.
+#[test]
+fn a_file_is_asked_for_its_descriptor_once() {
+    let safe = sealed(libc::F_SEAL_SHRINK | libc::F_SEAL_WRITE);
+    let other = files::made_file("asked-once", 10_000);
+    std::os::unix::fs::FileExt::write_all_at(&other, &[1; 10_000], 0).unwrap();
+    let both = First(Cell::new(true), &safe, &other);
+    let map = Mmap::map_if_safe(&both).unwrap();
+    assert!(map[..] == [7; 10_000], "{}", map[0]);
 }
 
 /// Without `unsafe`, only a file is mapped that nobody can change or cut off.

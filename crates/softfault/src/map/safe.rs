@@ -75,8 +75,9 @@ impl MmapOptions {
             let message = "the map would reach past the end of the file";
             return Err(MapIfSafeError::not_safe_because(message));
         }
+        // The descriptor that was looked at: `file` may answer another one the next time.
         // SAFETY: nobody can change it.
-        unsafe { self.map(file) }.map_err(MapIfSafeError::map_failed_with)
+        unsafe { self.map(&fd) }.map_err(MapIfSafeError::map_failed_with)
     }
 }
 
