@@ -1,10 +1,12 @@
 //! Ranges that a call brings into memory: as a future, or blocking.
 //!
 //! A future hands its ranges to one of a few threads of the engine. The thread brings them in with
-//! many reads in flight, and wakes the task. In a child of fork, a future that waited for a
+//! many reads in flight, or has the kernel bring them in if it serves the map, and wakes the task. In a child of fork, a future that waited for a
 //! thread of the parent starts again with a thread of the child.
 
-use crate::engine::{Answer, Engine};
+mod parts;
+
+use crate::engine::{Answer, Engine, Work};
 use crate::error::FaultError;
 use crate::files::Hold;
 use crate::generation::ProcessGeneration;
@@ -14,12 +16,10 @@ use core::future::Future;
 use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+use parts::{Answers, Parts};
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// The result for each range: success, or the error.
-type Answers = Vec<Result<(), FaultError>>;
 
 /// A map, as the futures see it.
 pub(crate) trait Awaited: Sync + RefUnwindSafe {
@@ -28,18 +28,38 @@ pub(crate) trait Awaited: Sync + RefUnwindSafe {
 
     fn engine(&self) -> &Engine;
 
-    /// Keeps the map served by the engine while a caller waits; `None` if the kernel serves the map.
-    fn served(&self) -> Option<KeptServed>;
+    /// The server of the map, as long as the result is kept.
+    fn served(&self) -> KeptServed;
 
-    /// Tells the kernel which range of a map that it serves will be needed.
-    fn will_need(&self, range: Range<usize>);
-
-    /// Brings in addresses of a map that the kernel served a moment ago; the kernel or the engine may serve them now.
-    fn bring_in(&self, range: Range<usize>) -> Result<(), FaultError>;
+    /// The error of addresses that the kernel, which serves the map, cannot bring in.
+    fn kernels_error(&self, _addresses: &Range<usize>, error: FaultError) -> FaultError {
+        error
+    }
 }
 
-/// A map that the engine serves: for ever, or until this is dropped.
-pub(crate) type KeptServed = Option<Hold>;
+/// The server of a map: for ever, or until this is dropped.
+pub(crate) struct KeptServed {
+    pub(crate) by_kernel: bool,
+    _hold: Option<Hold>,
+}
+
+impl KeptServed {
+    /// A window's server, which changes at times.
+    pub(crate) fn window(hold: Hold) -> Self {
+        Self {
+            by_kernel: hold.is_kernels(),
+            _hold: Some(hold),
+        }
+    }
+
+    /// A server that never changes.
+    pub(crate) fn always(by_kernel: bool) -> Self {
+        Self {
+            by_kernel,
+            _hold: None,
+        }
+    }
+}
 
 /// A future that brings a range into memory. If it is dropped, the result is lost; reads
 /// that have begun still run to their end.
@@ -55,17 +75,21 @@ pub struct FaultInMany<'a> {
     ranges: Vec<Range<usize>>,
     until: Option<Instant>,
     state: FaultInState,
-    /// Held while the ranges are being read.
-    kept: KeptServed,
+    /// `None` before they are looked at, and when they are done.
+    parts: Option<Parts>,
+    /// Held while they are being read.
+    kept: Option<KeptServed>,
+    /// The kernel was told all of them.
+    told: bool,
     /// Keeps the map alive until the result is taken.
     map: &'a dyn Awaited,
 }
 
 #[derive(Debug)]
 enum FaultInState {
-    /// Not yet handed over.
+    /// Nothing is handed over.
     New,
-    /// Handed over, in some process.
+    /// Parts are, in some process.
     Waiting(Arc<Answer<Answers>>, ProcessGeneration),
     Done,
 }
@@ -82,7 +106,9 @@ impl<'a> FaultInMany<'a> {
             ranges: ranges.to_vec(),
             until: None,
             state: FaultInState::New,
+            parts: None,
             kept: None,
+            told: false,
             map,
         }
     }
@@ -90,10 +116,15 @@ impl<'a> FaultInMany<'a> {
     /// Sets a deadline: no read starts after it, and no wait goes on. Ranges that are in memory by then succeed;
     /// the others fail with [`FaultError::TimedOut`]. Reads under way are abandoned, and the wait for them ends
     /// within about 10 ms. One kind of read is finished first: a read that the waiting thread does itself,
-    /// through the kernel's page cache ([`Reads`](crate::Reads)), or of a file without asynchronous reads
-    /// in the kernel.
-    pub fn until(mut self, deadline: Instant) -> Self {
-        self.until = Some(deadline);
+    /// through the kernel's page cache ([`Reads`](crate::Reads)), of a file without asynchronous reads
+    /// in the kernel, or of 2 MiB at most of a map that the kernel serves. Pages of such a map that the kernel does not tell of, because the
+    /// process does not own the file and may not write to it, count as in memory then.
+    pub fn until(self, deadline: Instant) -> Self {
+        self.with_deadline(Some(deadline))
+    }
+
+    pub(crate) fn with_deadline(mut self, until: Option<Instant>) -> Self {
+        self.until = until;
         self
     }
 
@@ -108,68 +139,112 @@ impl<'a> FaultInMany<'a> {
         mut self,
         arrived: &mut dyn FnMut(usize),
     ) -> Vec<Result<(), FaultError>> {
-        match self.begin() {
-            Ok((many, map)) => {
-                let managed = map.engine().inner.managed().expect("a map that is served");
-                many.wait_each(&managed.space, AccessPath::ByLoads, self.until, arrived)
-            }
-            Err(answer) => self.wait_for_kernel(answer, arrived),
-        }
-    }
-
-    /// Waits for the ranges of a map that the kernel serves; the kernel already reads them.
-    fn wait_for_kernel(&self, mut answers: Answers, arrived: &mut dyn FnMut(usize)) -> Answers {
-        let Ok((start, _)) = self.map.place() else {
+        if let Err(answers) = self.begin() {
             return answers;
-        };
-        let is_over = || self.until.is_some_and(|until| Instant::now() >= until);
-        for (place, (range, answer)) in self.ranges.iter().zip(&mut answers).enumerate() {
-            if answer.is_ok() && !range.is_empty() {
-                *answer = match is_over() {
-                    true => Err(FaultError::TimedOut),
-                    false => self.map.bring_in(start + range.start..start + range.end),
-                };
-            }
-            if answer.is_ok() {
-                arrived(place);
-            }
         }
-        answers
+        while let Some(given) = self.take() {
+            if self.is_by_kernel() {
+                parts::tell(&self.untold());
+                let results = parts::bring_in(&given, self.until);
+                self.note(results, arrived);
+                continue;
+            }
+            let managed = self.map.engine().inner.managed();
+            let space = &managed.expect("a map that is served").space;
+            let numbers = self.parts.as_ref().map_or_else(Vec::new, Parts::numbers);
+            let mut arrived = |place: usize| arrived(numbers[place]);
+            let many = Many::of_addresses(&given);
+            let results = many.wait_each(space, AccessPath::ByLoads, self.until, &mut arrived);
+            self.note(results, &mut |_| {});
+        }
+        self.finish()
     }
 
-    /// The ranges to bring in; or the result, if there are none.
-    fn begin(&mut self) -> Result<(Many, &'a dyn Awaited), Answers> {
-        let (map, ranges) = (self.map, &self.ranges);
-        let (start, len) = map
-            .place()
-            .map_err(|error| vec![Err(error); ranges.len()])?;
-        let many = Many::of_map(start, len, ranges);
-        if let Some(kept) = map.served() {
-            self.kept = kept;
-            return Ok((many, map));
+    /// Tells the kernel the ranges of a map that it serves, and waits for nothing.
+    pub(crate) fn tell(&mut self) {
+        if self.begin().is_ok() {
+            parts::tell(&self.untold());
         }
-        let results = many.results();
-        for (range, result) in ranges.iter().zip(&results) {
-            if result.is_ok() && !range.is_empty() {
-                map.will_need(start + range.start..start + range.end);
-            }
-        }
-        Err(results)
     }
 
-    /// Hands the ranges to a thread of the engine; or returns the result, if it is ready at once.
+    /// Looks at the ranges; or returns the result, if this process does not have the map any more.
+    fn begin(&mut self) -> Result<(), Answers> {
+        if self.parts.is_none() {
+            let place = self.map.place();
+            let place = place.map_err(|error| vec![Err(error); self.ranges.len()])?;
+            self.parts = Some(Parts::new(place, &self.ranges));
+        }
+        Ok(())
+    }
+
+    /// Takes the addresses that are to be under way next; `None` if all are done.
+    fn take(&mut self) -> Option<Vec<Range<usize>>> {
+        let parts = self.parts.as_mut().filter(|parts| !parts.are_done())?;
+        let kept = self.map.served();
+        let given = parts.take(kept.by_kernel);
+        self.kept = Some(kept);
+        Some(given)
+    }
+
+    /// True if the kernel serves those that are under way.
+    fn is_by_kernel(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.by_kernel)
+    }
+
+    /// The addresses that the kernel is to be told: all, once, and none after the deadline.
+    fn untold(&mut self) -> Vec<Range<usize>> {
+        let told = core::mem::replace(&mut self.told, true) || parts::is_over(self.until);
+        let parts = self.parts.as_ref().filter(|_| !told);
+        parts.map_or_else(Vec::new, Parts::unfinished)
+    }
+
+    /// Notes the results of those that were under way.
+    fn note(&mut self, mut results: Answers, arrived: &mut dyn FnMut(usize)) {
+        let parts = self.parts.as_mut().expect("some were under way");
+        if self.kept.take().is_some_and(|kept| kept.by_kernel) {
+            for (addresses, result) in parts.under_way().zip(&mut results) {
+                if let Err(error @ FaultError::Io(_)) = *result {
+                    *result = Err(self.map.kernels_error(addresses, error));
+                }
+            }
+        }
+        parts.note(results, arrived);
+    }
+
+    fn finish(&mut self) -> Answers {
+        let parts = self.parts.take();
+        parts.expect("they are done").into_answers()
+    }
+
+    /// Hands parts over to a thread of the engine; or returns the result, if all are done.
     fn hand_over(&mut self) -> Result<(), Answers> {
-        let (many, map) = self.begin()?;
-        let inner = &map.engine().inner;
-        let managed = inner.managed().expect("a map that is served");
-        let answer = Arc::new(Answer::default());
-        let (space, until, given) = (managed.space.clone(), self.until, answer.clone());
-        let work = move || {
-            let results = many.serve(&space, until, || given.is_unwanted());
-            drop(space);
-            given.give(results);
+        self.begin()?;
+        let Some(given) = self.take() else {
+            return Err(self.finish());
         };
-        if inner.workers.get().push(Box::new(work)).is_err() {
+        let answer = Arc::new(Answer::default());
+        let (until, wanted) = (self.until, answer.clone());
+        let inner = &self.map.engine().inner;
+        let work: Work = if self.is_by_kernel() {
+            let untold = self.untold();
+            // The map may be gone by then: of other memory at its addresses it reads a piece in.
+            Box::new(move || {
+                if !wanted.is_unwanted() {
+                    parts::tell(&untold);
+                    let results = parts::bring_in(&given, until);
+                    wanted.give(results);
+                }
+            })
+        } else {
+            let space = inner.managed().expect("a map that is served").space.clone();
+            let many = Many::of_addresses(&given);
+            Box::new(move || {
+                let results = many.serve(&space, until, || wanted.is_unwanted());
+                drop(space);
+                wanted.give(results);
+            })
+        };
+        if inner.workers.get().push(work).is_err() {
             return Err(vec![Err(FaultError::NoMemory); self.ranges.len()]);
         }
         self.state = FaultInState::Waiting(answer, ProcessGeneration::here());
@@ -186,22 +261,26 @@ impl Future for FaultInMany<'_> {
             && generation.is_parents()
         {
             self.state = FaultInState::New;
+            self.parts = None;
         }
-        if let FaultInState::New = self.state
-            && let Err(answer) = self.hand_over()
-        {
-            self.state = FaultInState::Done;
-            return Poll::Ready(answer);
+        loop {
+            match &self.state {
+                FaultInState::New => {
+                    if let Err(answers) = self.hand_over() {
+                        self.state = FaultInState::Done;
+                        return Poll::Ready(answers);
+                    }
+                }
+                FaultInState::Waiting(answer, _) => {
+                    let Poll::Ready(results) = answer.poll(context.waker()) else {
+                        return Poll::Pending;
+                    };
+                    self.note(results, &mut |_| {});
+                    self.state = FaultInState::New;
+                }
+                FaultInState::Done => panic!("polled after it was ready"),
+            }
         }
-        let FaultInState::Waiting(answer, _) = &self.state else {
-            panic!("polled after it was ready");
-        };
-        let answered = answer.poll(context.waker());
-        if answered.is_ready() {
-            self.state = FaultInState::Done;
-            self.kept = None;
-        }
-        answered
     }
 }
 

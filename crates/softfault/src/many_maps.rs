@@ -7,7 +7,7 @@
 
 use crate::Engine;
 use crate::error::FaultError;
-use crate::fault_in::{Awaited, KeptServed};
+use crate::fault_in::{Awaited, FaultInMany, KeptServed};
 use crate::many::Many;
 use crate::range::within;
 use crate::reached::AccessPath;
@@ -37,14 +37,15 @@ struct Pass<'a> {
 /// The work of the call.
 struct Plan<'a> {
     passes: Vec<Pass<'a>>,
-    by_kernel: Vec<(&'a dyn Awaited, Place, Range<usize>)>,
+    /// The number of a map, and its ranges.
+    by_kernel: Vec<(usize, FaultInMany<'a>)>,
     /// By maps. An error for a range outside its map, and for a map of the parent process.
     answers: Vec<Answers>,
 }
 
 impl<'a> Plan<'a> {
-    /// Tells the kernel which ranges of the maps that it serves will be needed.
-    fn new(asked: &[MapRanges<'a>]) -> Self {
+    /// Tells the kernel which ranges of the maps that it serves will be needed, unless it is too late.
+    fn new(asked: &[MapRanges<'a>], until: Option<Instant>) -> Self {
         let mut plan = Self {
             passes: Vec::new(),
             by_kernel: Vec::new(),
@@ -66,19 +67,18 @@ impl<'a> Plan<'a> {
             let inside = addresses.into_iter().enumerate();
             let inside = inside.filter_map(|(place, range)| Some(((number, place), range.ok()?)));
             let inside = inside.filter(|(_, range)| !range.is_empty());
-            match map.served() {
-                Some(kept) => {
-                    let pass = plan.pass_of(map.engine());
-                    pass.kept.push(kept);
-                    for (place, range) in inside {
-                        pass.places.push(place);
-                        pass.ranges.push(range);
-                    }
-                }
-                None => plan.by_kernel.extend(inside.map(|(place, range)| {
-                    map.will_need(range.clone());
-                    (map, place, range)
-                })),
+            let kept = map.served();
+            if kept.by_kernel {
+                let mut many = FaultInMany::new(map, ranges).with_deadline(until);
+                many.tell();
+                plan.by_kernel.push((number, many));
+                continue;
+            }
+            let pass = plan.pass_of(map.engine());
+            pass.kept.push(kept);
+            for (place, range) in inside {
+                pass.places.push(place);
+                pass.ranges.push(range);
             }
         }
         plan
@@ -108,7 +108,7 @@ pub(crate) fn wait(asked: &[MapRanges<'_>], until: Option<Instant>) -> Vec<Answe
         passes,
         by_kernel,
         mut answers,
-    } = Plan::new(asked);
+    } = Plan::new(asked, until);
     for pass in passes {
         let managed = pass.engine.inner.managed();
         let space = &managed.expect("it serves maps").space;
@@ -118,12 +118,8 @@ pub(crate) fn wait(asked: &[MapRanges<'_>], until: Option<Instant>) -> Vec<Answe
         }
         drop(pass.kept);
     }
-    for (map, (number, place), range) in by_kernel {
-        let is_over = until.is_some_and(|until| Instant::now() >= until);
-        answers[number][place] = match is_over {
-            true => Err(FaultError::TimedOut),
-            false => map.bring_in(range),
-        };
+    for (number, many) in by_kernel {
+        answers[number] = many.wait();
     }
     answers
 }
@@ -153,7 +149,7 @@ mod tests {
         let mut asked: Vec<MapRanges<'_>> =
             maps.iter().map(|map| (map as _, &ranges[..])).collect();
         asked.push((&stack, &ranges[..1]));
-        let plan = Plan::new(&asked);
+        let plan = Plan::new(&asked, None);
         let places: Vec<_> = plan.passes.iter().map(|pass| &pass.places[..]).collect();
         // Neither ranges that are too long nor empty ones.
         let first = [(0, 0), (0, 3), (2, 0), (2, 3), (3, 0), (3, 3)];

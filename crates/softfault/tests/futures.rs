@@ -5,14 +5,17 @@ mod write_scene;
 
 use core::future::Future;
 use core::pin::{Pin, pin};
+use core::slice::from_ref;
 use core::task::{Context, Poll, Waker};
 use files::{byte_at, check, made_file};
-use softfault::{Engine, FaultError, Mmap};
+use softfault::{Engine, FaultError, Mmap, MmapMut, MmapOptions};
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Wake;
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 use write_scene::{PAGE, Scratch, in_file};
 
 fn scene(name: &str, megabytes: usize, bytes: usize) -> (Engine, File, Mmap) {
@@ -223,4 +226,120 @@ fn a_flush_can_be_awaited() {
     let engine = Engine::builder().memory(16 << 20).build().unwrap();
     let map = engine.map_anon(PAGE).unwrap();
     block_on(map.flushing(..)).unwrap();
+}
+
+/// True if all of these pages are in memory.
+fn are_in_memory(pages: &[u8]) -> bool {
+    let mut there = vec![0_u8; pages.len().div_ceil(PAGE)];
+    // SAFETY: fills a byte a page.
+    let answer = unsafe {
+        libc::mincore(
+            pages.as_ptr().cast_mut().cast(),
+            pages.len(),
+            there.as_mut_ptr(),
+        )
+    };
+    assert_eq!(answer, 0);
+    there.iter().all(|there| there & 1 != 0)
+}
+
+/// Memory that the kernel serves, and has read nothing of yet.
+fn by_kernel(engine: &Engine, bytes: usize) -> MmapMut {
+    let map = MmapOptions::new().len(bytes).stack().map_anon_with(engine);
+    let map = map.unwrap();
+    assert!(!map.is_managed());
+    map
+}
+
+/// Where the kernel serves the map, the future was ready at once, with no page in memory.
+#[test]
+fn pages_that_the_kernel_serves_are_there_too() {
+    let engine = files::engine(16 << 20);
+    let map = by_kernel(&engine, 5 << 20);
+    let ranges = [
+        PAGE..3 << 20,
+        0..0,
+        4 << 20..(4 << 20) + 1,
+        3 << 20..6 << 20,
+    ];
+    let answers = block_on(map.fault_in_many(&ranges));
+    assert_eq!(
+        answers,
+        [Ok(()), Ok(()), Ok(()), Err(FaultError::OutOfRange)]
+    );
+    assert!(are_in_memory(&map[PAGE..3 << 20]));
+    assert!(are_in_memory(&map[4 << 20..(4 << 20) + 1]));
+    assert!(!are_in_memory(&map[(4 << 20) + PAGE..]));
+    // Cold files, small and written to.
+    for bytes in [50_000, 3 << 20] {
+        let file = made_file("by-kernel", bytes);
+        file.sync_all().unwrap();
+        let cold = || {
+            // SAFETY: advice.
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        };
+        let engine = Engine::builder().memory(16 << 20).build().unwrap();
+        cold();
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { engine.map_mut(&file) }.unwrap();
+        assert_eq!(block_on(map.fault_in_many(from_ref(&(0..bytes)))), [Ok(())]);
+        assert!(are_in_memory(&map));
+        drop(map);
+        cold();
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { engine.map(&file) }.unwrap();
+        block_on(map.fault_in(..)).unwrap();
+        assert!(map.is_managed() || are_in_memory(&map));
+        // A page that is not there.
+        drop(map);
+        let map = by_kernel_of(&engine, &file);
+        file.set_len(PAGE as u64).unwrap();
+        let answers = block_on(map.fault_in_many(&[0..PAGE, PAGE..bytes]));
+        assert!(answers[0].is_ok() && answers[1].is_err(), "{answers:?}");
+    }
+}
+
+/// A shared map that the kernel serves.
+fn by_kernel_of(engine: &Engine, file: &File) -> MmapMut {
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map_mut(file) }.unwrap();
+    assert!(!map.is_managed());
+    map
+}
+
+/// Pages that are in memory count after the deadline, and others are not read, whoever serves them.
+#[test]
+fn a_deadline_holds_where_the_kernel_serves_the_map() {
+    const LARGE: usize = 64 << 30;
+    let engine = files::engine(16 << 20);
+    let map = by_kernel(&engine, LARGE);
+    map.fault_in_many(from_ref(&(0..3 << 20))).wait()[0].unwrap();
+    let ranges = [0..3 << 20, 0..4 << 20, 3 << 20..4 << 20, 7..7];
+    let expected = [
+        Ok(()),
+        Err(FaultError::TimedOut),
+        Err(FaultError::TimedOut),
+        Ok(()),
+    ];
+    let over = || map.fault_in_many(&ranges).until(Instant::now());
+    assert_eq!(over().wait(), expected);
+    assert_eq!(block_on(over()), expected);
+    assert!(!are_in_memory(&map[3 << 20..4 << 20]));
+    // So much cannot be had so soon.
+    let soon = || {
+        let until = Instant::now() + Duration::from_millis(10);
+        map.fault_in_many(from_ref(&(0..LARGE))).until(until)
+    };
+    assert_eq!(soon().wait(), [Err(FaultError::TimedOut)]);
+    assert_eq!(block_on(soon()), [Err(FaultError::TimedOut)]);
+    // A small file.
+    let file = made_file("small-deadline", 50_000);
+    let engine = Engine::builder().memory(16 << 20).build().unwrap();
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    block_on(map.fault_in(..)).unwrap();
+    let over = map
+        .fault_in_many(from_ref(&(0..50_000)))
+        .until(Instant::now());
+    assert_eq!(over.wait(), [Ok(())]);
 }

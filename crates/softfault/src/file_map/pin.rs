@@ -77,19 +77,20 @@ impl FileMap {
         Ok(FilePin { pages: 0, hold })
     }
 
-    /// Has the kernel, which serves the window, bring pages in, as reads would. It says of no page why it cannot; the file's end is
-    /// told as the engine tells it.
+    /// Has the kernel, which serves the window, bring pages in, as reads would.
     pub(super) fn bring_in_by_kernel(&self, addresses: &Range<usize>) -> Result<(), FaultError> {
-        let error = match populate_by_kernel(addresses, false) {
-            Err(error) => error,
-            Ok(()) => return Ok(()),
-        };
+        let brought = populate_by_kernel(addresses, false);
+        brought.map_err(|error| self.kernels_error(addresses, error))
+    }
+
+    /// The kernel says of no page why it cannot bring it in; the file's end is told as the engine tells it.
+    pub(crate) fn kernels_error(&self, addresses: &Range<usize>, error: FaultError) -> FaultError {
         let last = (addresses.end - 1) / PAGE_SIZE * PAGE_SIZE - self.cache.addresses().start;
         let _masked = self.reached.masked();
-        Err(match self.cache.store().len() {
+        match self.cache.store().len() {
             Ok(end) if end <= last as u64 => FaultError::BeyondEnd,
             _ => error,
-        })
+        }
     }
 
     /// Maps the pages and takes references to their folios.

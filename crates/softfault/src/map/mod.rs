@@ -16,11 +16,10 @@ pub(crate) use pinned::Held;
 pub use pinned::Pinned;
 pub use safe::MapIfSafeError;
 
-use crate::advice::Advice;
 use crate::engine::Engine;
 use crate::error::FaultError;
 use crate::fault_in::{Awaited, FaultIn, FaultInMany, KeptServed};
-use crate::file_map::{FileMap, FilePin, populate_by_kernel};
+use crate::file_map::{FileMap, FilePin};
 use crate::kernel::{KernelMap, close_part};
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
@@ -299,29 +298,17 @@ impl Awaited for Mmap {
         &self.engine
     }
 
-    fn served(&self) -> Option<KeptServed> {
+    fn served(&self) -> KeptServed {
         match self.kind() {
-            MmapKind::Managed(file) => {
-                let hold = file.hold();
-                (!hold.is_kernels()).then_some(Some(hold))
-            }
-            _ => self.is_managed().then_some(None),
+            MmapKind::Managed(file) => KeptServed::window(file.hold()),
+            _ => KeptServed::always(!self.is_managed()),
         }
     }
 
-    fn will_need(&self, range: Range<usize>) {
-        if !matches!(&self.kind, MmapKind::Private(map) if map.is_managed()) && !range.is_empty() {
-            // It is advice.
-            let _ = Advice::WillNeed.to_kernel(&range);
-        }
-    }
-
-    fn bring_in(&self, range: Range<usize>) -> Result<(), FaultError> {
+    fn kernels_error(&self, addresses: &Range<usize>, error: FaultError) -> FaultError {
         match self.kind() {
-            MmapKind::Managed(file) => file.populate(self.managed(), range, false),
-            MmapKind::Private(map) => map.bring_in(range),
-            MmapKind::Kernel(_) | MmapKind::Inherited => populate_by_kernel(&range, false),
-            MmapKind::Empty => Ok(()),
+            MmapKind::Managed(file) => file.kernels_error(addresses, error),
+            _ => error,
         }
     }
 }

@@ -16,7 +16,7 @@ mod transfer;
 pub use flushing::Flushing;
 
 use crate::fault_in::{Awaited, FaultInMany, KeptServed};
-use crate::file_map::{FileMap, populate_by_kernel};
+use crate::file_map::FileMap;
 use crate::files::WrittenFile;
 use crate::kernel::{KernelMap, close_part};
 use crate::managed::Managed;
@@ -301,23 +301,8 @@ impl Awaited for MmapMut {
         &self.engine
     }
 
-    fn served(&self) -> Option<KeptServed> {
-        self.is_managed().then_some(None)
-    }
-
-    fn will_need(&self, range: Range<usize>) {
-        if let MmapMutKind::Kernel(_) = self.kind {
-            // It is advice.
-            let _ = Advice::WillNeed.to_kernel(&range);
-        }
-    }
-
-    fn bring_in(&self, range: Range<usize>) -> Result<(), FaultError> {
-        match &self.kind {
-            MmapMutKind::Managed(private) => private.populate(self.managed(), range, false),
-            MmapMutKind::Kernel(_) | MmapMutKind::Writable(_) => populate_by_kernel(&range, false),
-            MmapMutKind::Empty => Ok(()),
-        }
+    fn served(&self) -> KeptServed {
+        KeptServed::always(!self.is_managed())
     }
 }
 
