@@ -1,8 +1,9 @@
 //! A file without pages is refused as mmap(2) refuses it, and is no empty map.
 
+mod child;
 mod files;
 
-use softfault::{Mmap, MmapOptions};
+use softfault::{Coherence, Engine, Mmap, MmapMut, MmapOptions};
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
@@ -154,4 +155,82 @@ fn a_memfd_that_may_change_is_not_safe() {
             .unwrap_err();
         assert!(error.not_safe(), "{offset} {len}: {error}");
     }
+}
+
+/// A sealed memfd is mapped to be written to by nobody, whoever would serve the map: not for the first time, nor beside a map from
+/// before the seal. The same for a descriptor that may not write.
+#[test]
+fn a_file_that_may_not_be_written_to_is_no_writable_map() {
+    for coherence in [Coherence::Kernel, Coherence::Engine] {
+        let builder = Engine::builder().memory(16 << 20).coherence(coherence);
+        let engine = builder.build().unwrap();
+        let mapped = |file: &File| -> Option<i32> {
+            // SAFETY: nobody writes to it.
+            unsafe { engine.map_mut(file) }.err()?.raw_os_error()
+        };
+        for seals in [libc::F_SEAL_WRITE, libc::F_SEAL_FUTURE_WRITE] {
+            let file = sealed(0);
+            // SAFETY: nobody writes to it.
+            let before = unsafe { engine.map_mut(&file) }.unwrap();
+            match seal(&file, seals) {
+                // The kernel's own mapping is in its way.
+                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EBUSY)),
+                Ok(()) => assert_eq!(mapped(&file), Some(libc::EPERM), "{coherence:?} {seals}"),
+            }
+            drop(before);
+            let file = sealed(seals);
+            // SAFETY: refused.
+            let theirs = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap_err();
+            assert_eq!(theirs.raw_os_error(), Some(libc::EPERM));
+            assert_eq!(mapped(&file), Some(libc::EPERM), "{coherence:?} {seals}");
+        }
+        let path = files::path(&format!("read-only-{coherence:?}"));
+        std::fs::write(&path, [7; 10_000]).unwrap();
+        let writer = File::options().read(true).write(true).open(&path).unwrap();
+        let reader = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        // SAFETY: nobody writes to it.
+        let _beside = unsafe { engine.map_mut(&writer) }.unwrap();
+        assert_eq!(mapped(&reader), Some(libc::EACCES), "{coherence:?}");
+    }
+}
+
+/// The seal has no effect on a map of the engine's: who has it still stores to what a safe map would show.
+#[test]
+fn a_memfd_with_a_writable_map_is_not_safe() {
+    const TEST: &str = "a_memfd_with_a_writable_map_is_not_safe";
+    if child::scenario().is_none() {
+        let mut command = child::command(TEST, "engine");
+        let output = command
+            .env("SOFTFAULT_COHERENCE", "engine")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    let file = sealed(0);
+    // SAFETY: stores are looked for.
+    let mut written = unsafe { MmapMut::map_mut(&file) }.unwrap();
+    assert!(written.is_managed());
+    written[0] = 1;
+    written.flush().unwrap();
+    seal(&file, libc::F_SEAL_SHRINK | libc::F_SEAL_WRITE).unwrap();
+    match Mmap::map_if_safe(&file) {
+        Err(error) => assert!(error.not_safe(), "{error}"),
+        Ok(map) => {
+            let before = map[0];
+            written[0] = 2;
+            panic!("it is a map whose bytes change: {before} {}", map[0]);
+        }
+    }
+    // Once that map is gone nobody can write.
+    drop(written);
+    let map = loop {
+        match Mmap::map_if_safe(&file) {
+            Ok(map) => break map,
+            // The thread that writes back still looks at the window.
+            Err(error) => assert!(error.not_safe(), "{error}"),
+        }
+    };
+    assert_eq!((map.len(), map[0], map[1]), (10_000, 1, 7));
 }

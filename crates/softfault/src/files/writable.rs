@@ -15,7 +15,7 @@ use crate::error;
 use crate::generation::{Done, PerProcess};
 use crate::managed::Managed;
 use crate::signal;
-use crate::store::{FileIdentity, FileStore, FileWrites, ReadPolicy, Reads};
+use crate::store::{self, FileIdentity, FileStore, FileWrites, ReadPolicy, Reads};
 use crate::thread::{self, Thread};
 use core::ops::Range;
 use softfault_engine::cache::{Emptied, Node, PageCache, WriteBackCursor};
@@ -131,6 +131,8 @@ impl Files {
         if !managed.node.mmu.can_protect() {
             return Ok(None);
         }
+        // The kernel does not see stores to the window.
+        store::may_be_written(fd)?;
         let with_room = FileIdentity {
             size: looked.identity.size.max(reach),
             ..looked.identity
@@ -211,6 +213,15 @@ impl Files {
     /// True if the engine has a window of the file that may be written to.
     pub(crate) fn is_writable(&self, identity: &FileIdentity) -> bool {
         self.table().has_writable(identity)
+    }
+
+    /// Drops the window of a file that maps have written to, if none shows it any more, and all of it is in the file.
+    pub(crate) fn forget_writable(&self, identity: &FileIdentity) {
+        let _masked = signal::masked();
+        if self.is_writable(identity) {
+            let forgotten = self.table().forget_idle_of(identity);
+            drop(forgotten);
+        }
     }
 
     fn find_writable(

@@ -1,6 +1,7 @@
 //! Maps of files that no process can change.
 
 use super::Mmap;
+use crate::Engine;
 use crate::files::Look;
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use core::fmt;
@@ -34,7 +35,7 @@ impl MapIfSafeError {
         false
     }
 
-    /// True if some process might change the file, or the file has fewer bytes.
+    /// True if some process might change the file, or a map of this one, or the file has fewer bytes.
     pub fn not_safe(&self) -> bool {
         self.is_not_safe
     }
@@ -75,9 +76,18 @@ impl MmapOptions {
             let message = "the map would reach past the end of the file";
             return Err(MapIfSafeError::not_safe_because(message));
         }
+        let engine = Engine::process_default().map_err(MapIfSafeError::map_failed_with)?;
+        engine.inner.files.forget_writable(&looked.identity);
         // The descriptor that was looked at: `file` may answer another one the next time.
-        // SAFETY: nobody can change it.
-        unsafe { self.map(&fd) }.map_err(MapIfSafeError::map_failed_with)
+        // SAFETY: nobody can change it, as is seen below.
+        let map = unsafe { self.map_with(engine, &fd) };
+        let map = map.map_err(MapIfSafeError::map_failed_with)?;
+        // A seal does not end the engine's writable maps from before it; after it there are no new ones.
+        if map.file().is_some_and(|file| file.cache().is_writable()) {
+            let message = "the process has a map of the file that writes to it";
+            return Err(MapIfSafeError::not_safe_because(message));
+        }
+        Ok(map)
     }
 }
 

@@ -189,6 +189,22 @@ pub(crate) fn may_be_mapped(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+/// Fails where mmap(2) of the descriptor, shared and writable, would: it may not read and write, or the file is sealed.
+pub(crate) fn may_be_written(fd: BorrowedFd<'_>) -> io::Result<()> {
+    const SEALS: i32 = libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE;
+    let flags = flags_of(fd).map_err(errno::of_call("fcntl"))?;
+    if flags & libc::O_ACCMODE != libc::O_RDWR || flags & libc::O_PATH != 0 {
+        return Err(errno::io(libc::EACCES));
+    }
+    // SAFETY: only asks.
+    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+    // Only a memfd has seals: of others that is an error.
+    match seals >= 0 && seals & SEALS != 0 {
+        true => Err(errno::io(libc::EPERM)),
+        false => Ok(()),
+    }
+}
+
 fn not_mappable(kind: libc::mode_t) -> io::Error {
     let (kind, what) = match kind {
         libc::S_IFDIR => (io::ErrorKind::IsADirectory, "a directory cannot be mapped"),

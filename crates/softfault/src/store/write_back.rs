@@ -49,13 +49,10 @@ pub(crate) struct FileWrites {
 }
 
 impl FileWrites {
-    /// Opens the file behind `user`, which must be open for reading and writing, once more. At most `bytes` bytes of it
+    /// Opens the file behind `user`, which [`may_be_written`](super::may_be_written), once more. At most `bytes` bytes of it
     /// will be written.
     pub(crate) fn open(user: BorrowedFd<'_>, bytes: u64) -> io::Result<Self> {
         let flags = flags_of(user).map_err(errno::of_call("fcntl"))?;
-        if flags & libc::O_ACCMODE != libc::O_RDWR || flags & libc::O_PATH != 0 {
-            return Err(errno::io(libc::EACCES));
-        }
         let stat = stat(user).map_err(errno::of_call("fstat"))?;
         let device = stat.st_mode & libc::S_IFMT == libc::S_IFBLK;
         let path = path_of(user);
