@@ -92,9 +92,10 @@ const UNCHECKED_ADVICE: [(c_int, UncheckedAdvice); 3] = [
 ];
 
 impl Advice {
-    /// True: advice that a kernel does not know is followed by the engine itself.
+    /// True if the kernel knows the advice, and this process may give it: for maps that the kernel serves. Memory that an engine
+    /// serves does not depend on that.
     pub fn is_supported(self) -> bool {
-        true
+        is_known(self.number())
     }
 
     /// The advice that a VMA keeps, if it is of that kind.
@@ -114,11 +115,15 @@ impl Advice {
         all.find_map(|&(each, advice)| (each == number).then_some(advice))
     }
 
-    /// Gives it to the kernel, of a mapping of its own.
-    pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
+    fn number(self) -> c_int {
         let mut all = ADVICE.iter();
         let number = all.find_map(|&(number, each)| (each == self).then_some(number));
-        madvise(range, number.expect("each advice has a number"))
+        number.expect("each advice has a number")
+    }
+
+    /// Gives it to the kernel, of a mapping of its own.
+    pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
+        madvise(range, self.number())
     }
 
     /// The engine's result for advice about a mapping as such. It may ignore advice that is a hint; advice that
@@ -135,9 +140,10 @@ impl Advice {
 }
 
 impl UncheckedAdvice {
-    /// True: advice that a kernel does not know is followed by the engine itself.
+    /// True if the kernel knows the advice, and this process may give it: for maps that the kernel serves. Memory that an engine
+    /// serves does not depend on that.
     pub fn is_supported(self) -> bool {
-        true
+        is_known(self.number())
     }
 
     /// The advice of that number of madvise(2).
@@ -147,12 +153,22 @@ impl UncheckedAdvice {
         all.find_map(|&(each, advice)| (each == number).then_some(advice))
     }
 
-    /// Gives it to the kernel, of a mapping of its own.
-    pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
+    fn number(self) -> c_int {
         let mut all = UNCHECKED_ADVICE.iter();
         let number = all.find_map(|&(number, each)| (each == self).then_some(number));
-        madvise(range, number.expect("each advice has a number"))
+        number.expect("each advice has a number")
     }
+
+    /// Gives it to the kernel, of a mapping of its own.
+    pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
+        madvise(range, self.number())
+    }
+}
+
+/// Asks the kernel, about no memory.
+fn is_known(advice: c_int) -> bool {
+    // SAFETY: advice about nothing.
+    unsafe { sync::kernel_calls::madvise(core::ptr::null_mut(), 0, advice) == 0 }
 }
 
 fn madvise(range: &Range<usize>, advice: c_int) -> io::Result<()> {

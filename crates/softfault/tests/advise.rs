@@ -211,3 +211,20 @@ fn advice_about_a_shared_file() {
     let error = map.advise(Advice::PopulateWrite).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
+
+/// The kernel says which advice it knows, as memmap2 asks it.
+#[test]
+fn advice_is_supported_that_the_kernel_supports() {
+    macro_rules! same {
+        ($of:ident: $($advice:ident)*) => {
+            $(assert_eq!(
+                softfault::$of::$advice.is_supported(),
+                memmap2::$of::$advice.is_supported(),
+                stringify!($advice)
+            );)*
+        };
+    }
+    same!(Advice: Normal Random Sequential WillNeed DontFork DoFork Mergeable Unmergeable HugePage NoHugePage DontDump DoDump);
+    same!(Advice: HwPoison PopulateRead PopulateWrite);
+    same!(UncheckedAdvice: DontNeed Free Remove);
+}
