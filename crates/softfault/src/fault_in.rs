@@ -244,7 +244,7 @@ impl<'a> FaultInMany<'a> {
                 wanted.give(results);
             })
         };
-        if inner.workers.get().push(work).is_err() {
+        if inner.readers.get().push(work).is_err() {
             return Err(vec![Err(FaultError::NoMemory); self.ranges.len()]);
         }
         self.state = FaultInState::Waiting(answer, ProcessGeneration::here());

@@ -11,8 +11,8 @@ use files::{byte_at, check, made_file};
 use softfault::{Engine, FaultError, Mmap, MmapMut, MmapOptions};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::Wake;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -342,4 +342,56 @@ fn a_deadline_holds_where_the_kernel_serves_the_map() {
         .fault_in_many(from_ref(&(0..50_000)))
         .until(Instant::now());
     assert_eq!(over.wait(), [Ok(())]);
+}
+
+/// A waker that keeps the thread that calls it.
+#[derive(Default)]
+struct Keep {
+    /// Threads that are kept, and whether they may go.
+    kept: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Wake for Keep {
+    fn wake(self: Arc<Self>) {
+        let mut kept = self.kept.lock().unwrap();
+        kept.0 += 1;
+        self.changed.notify_all();
+        let may_go = self.changed.wait_while(kept, |kept| !kept.1);
+        drop(may_go.unwrap());
+    }
+}
+
+/// As many flushes hang as threads do flushes: no fault waits for them. It did, for ever.
+#[test]
+fn flushes_that_hang_are_in_the_way_of_no_fault() {
+    /// Threads for flushes.
+    const THREADS: usize = 4;
+    let engine = files::engine(16 << 20);
+    let scratch = Scratch::new("hang", PAGE);
+    let written = by_kernel_of(&engine, &scratch.open());
+    let file = made_file("beside-flushes", 1 << 20);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    let keep = Arc::new(Keep::default());
+    let waker = Waker::from(keep.clone());
+    let mut flushes = Vec::new();
+    for kept in 1..=THREADS {
+        // One that is done before it is polled again wakes nobody.
+        loop {
+            let mut flush = Box::pin(written.flushing(..));
+            let polled = flush.as_mut().poll(&mut Context::from_waker(&waker));
+            if polled.is_pending() {
+                flushes.push(flush);
+                break;
+            }
+        }
+        let entered = keep.kept.lock().unwrap();
+        let entered = keep.changed.wait_while(entered, |entered| entered.0 < kept);
+        drop(entered.unwrap());
+    }
+    let faulted = block_on(map.fault_in(..));
+    keep.kept.lock().unwrap().1 = true;
+    keep.changed.notify_all();
+    faulted.unwrap();
 }

@@ -24,7 +24,10 @@ pub(crate) struct EngineInner {
     pub(crate) small_maps: SmallMaps,
     /// Immutable.
     generation: ProcessGeneration,
-    pub(crate) workers: PerProcess<Workers>,
+    /// Threads for ranges that are faulted in.
+    pub(crate) readers: PerProcess<Workers>,
+    /// Threads for flushes: no fault waits behind a device that does not write.
+    pub(crate) flushers: PerProcess<Workers>,
     /// Set when all this is dropped, and so dropped itself last: locks are
     /// taken that a fault of another engine in a signal handler may need.
     masked: Option<Masked>,
@@ -46,7 +49,8 @@ impl EngineInner {
             small_maps: SmallMaps::new(options.most_small()),
             options,
             generation: ProcessGeneration::here(),
-            workers: PerProcess::default(),
+            readers: PerProcess::default(),
+            flushers: PerProcess::default(),
             masked: None,
         });
         fork::know_engine(&inner);

@@ -1,5 +1,5 @@
-//! Threads of an engine that wait in the place of callers that do not want to block: for ranges that are faulted in, and for
-//! flushes.
+//! Threads of an engine that wait in the place of callers that do not want to block: some for ranges that are faulted in, and
+//! others for flushes.
 //!
 //! They are started at the first use. A child of fork has none of its parent's and starts its own.
 
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::panic::catch_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Threads an engine.
+/// Threads an engine, of each kind.
 const THREADS: usize = 4;
 
 /// The result of work that was handed over.
@@ -74,7 +74,7 @@ struct Outstanding<T> {
 /// The work; giving its answer is its last step.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
-/// The threads of an engine and their work.
+/// The threads of an engine for one kind of work.
 #[derive(Default)]
 pub(crate) struct Workers {
     shared: Arc<WorkQueue>,

@@ -64,7 +64,7 @@ impl Flushing<'_> {
             // If the map goes meanwhile, it is a flush of nothing.
             _ => Box::new(move || given.give(msync(&addresses, libc::MS_SYNC))),
         };
-        (map.engine.inner.workers.get().push(work)).map_err(Err)?;
+        (map.engine.inner.flushers.get().push(work)).map_err(Err)?;
         self.state = State::Waiting(answer, ProcessGeneration::here());
         Ok(())
     }
