@@ -1,20 +1,18 @@
 //! A file that a map writes to over an engine, as [`MmapMut`](crate::MmapMut) has it.
 //!
 //! In a child of fork, of its parent's, the kernel has mapped the file in the window's place
-//! ([`inherited`](crate::files)), and does the calls.
+//! ([`inherited`](crate::files)), and does the calls: only those are for it that say so.
 
 use crate::advice::{Advice, UncheckedAdvice};
 use crate::error::{self, FaultError};
-use crate::file_map::{FileMap, FilePin, populate_by_kernel};
+use crate::file_map::{FileMap, FilePin};
 use crate::files::{self, Files, OpenedWindow};
-use crate::kernel::{lock_by_kernel, msync};
 use crate::managed::Managed;
 use crate::range::whole_pages;
 use crate::reached::AccessPath;
 use crate::store::FileWrites;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::cache::Residency;
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,18 +77,7 @@ impl WritableFile {
 
     /// Bytes of the file's map that are not in the file yet, by whole pages.
     pub(crate) fn dirty_bytes(&self) -> u64 {
-        match self.was_inherited() {
-            true => 0,
-            false => self.file.cache().dirty_pages() * PAGE_SIZE as u64,
-        }
-    }
-
-    /// The pages of some addresses that are in memory.
-    pub(crate) fn residency(&self, addresses: Range<usize>) -> Residency {
-        match self.was_inherited() {
-            true => Residency::default(),
-            false => self.file.residency(addresses),
-        }
+        self.file.cache().dirty_pages() * PAGE_SIZE as u64
     }
 
     /// Brings pages in, as writes would.
@@ -99,13 +86,8 @@ impl WritableFile {
         managed: &Managed,
         addresses: Range<usize>,
     ) -> Result<(), FaultError> {
-        match self.was_inherited() {
-            true => populate_by_kernel(&addresses, true),
-            false => {
-                self.file.is_all_there(&addresses)?;
-                self.file.populate(managed, addresses, true)
-            }
-        }
+        self.file.is_all_there(&addresses)?;
+        self.file.populate(managed, addresses, true)
     }
 
     /// Keeps pages for a system call; if it is to `write` to them, so that it can.
@@ -114,10 +96,7 @@ impl WritableFile {
         managed: &Managed,
         addresses: Range<usize>,
         write: bool,
-    ) -> Result<Option<FilePin>, FaultError> {
-        if self.was_inherited() {
-            return populate_by_kernel(&addresses, write).map(|()| None);
-        }
+    ) -> Result<FilePin, FaultError> {
         if write {
             self.file.is_all_there(&addresses)?;
         }
@@ -131,7 +110,7 @@ impl WritableFile {
                 return Err(error);
             }
         }
-        Ok(Some(pin))
+        Ok(pin)
     }
 
     /// Writes whole pages that nobody has in memory, from an address on; returns how many bytes.
@@ -139,52 +118,32 @@ impl WritableFile {
     /// # Safety
     /// The bytes can be read.
     pub(crate) unsafe fn write_whole(&self, addr: usize, bytes: *const [u8]) -> usize {
-        match self.was_inherited() || !addr.is_multiple_of(PAGE_SIZE) {
-            true => 0,
+        match addr.is_multiple_of(PAGE_SIZE) {
             // SAFETY: the caller vouches for it.
-            false => unsafe { self.file.write_whole(addr, bytes) },
-        }
-    }
-
-    /// Lets them go again.
-    pub(crate) fn release(&self, addresses: Range<usize>, pin: Option<FilePin>) {
-        if self.was_inherited() {
-            // The parent's locks are.
-            return core::mem::forget(pin);
-        }
-        if let Some(pin) = pin {
-            self.file.unpin(addresses, pin);
+            true => unsafe { self.file.write_whole(addr, bytes) },
+            false => 0,
         }
     }
 
     /// `mlock(2)` of all of it.
     pub(crate) fn lock(&self, managed: &Managed) -> io::Result<()> {
-        if self.was_inherited() {
-            return lock_by_kernel(&self.part, true);
-        }
         let mut locked = lock(&self.locked);
         if locked.is_none() {
-            *locked = self.hold(managed, self.part.clone(), true)?;
+            *locked = Some(self.hold(managed, self.part.clone(), true)?);
         }
         Ok(())
     }
 
     /// `munlock(2)` of all of it.
-    pub(crate) fn unlock(&self) -> io::Result<()> {
-        if self.was_inherited() {
-            return lock_by_kernel(&self.part, false);
+    pub(crate) fn unlock(&self) {
+        if let Some(pin) = lock(&self.locked).take() {
+            self.file.unpin(self.part.clone(), pin);
         }
-        let pin = lock(&self.locked).take();
-        self.release(self.part.clone(), pin);
-        Ok(())
     }
 
     /// `msync(2)`: dirty pages are on the device when this returns, with the metadata to find them; or the error
     /// of write-back, now or since the last time.
     pub(crate) fn flush(&self, addresses: Range<usize>) -> io::Result<()> {
-        if self.was_inherited() {
-            return msync(&addresses, libc::MS_SYNC);
-        }
         files::flush(self.file.cache(), addresses);
         self.told()
     }
@@ -197,15 +156,11 @@ impl WritableFile {
     }
 
     /// Starts that. Where the system has no thread for it, the bytes are in the file when this returns.
-    pub(crate) fn flush_soon(&self, files: &Files, addresses: Range<usize>) -> io::Result<()> {
-        if self.was_inherited() {
-            return msync(&addresses, libc::MS_ASYNC);
-        }
+    pub(crate) fn flush_soon(&self, files: &Files, addresses: Range<usize>) {
         let cache = self.file.cache();
         if !files.write_back_soon(cache.node()) {
             files::write_back(cache, addresses);
         }
-        Ok(())
     }
 
     /// `madvise(2)`.
@@ -215,9 +170,8 @@ impl WritableFile {
         addresses: Range<usize>,
         advice: Advice,
     ) -> io::Result<()> {
-        match self.was_inherited() {
-            true => advice.to_kernel(&addresses),
-            false if addresses.is_empty() => Ok(()),
+        match addresses.is_empty() {
+            true => Ok(()),
             false => self.file.advise(managed, addresses, advice),
         }
     }
@@ -228,9 +182,6 @@ impl WritableFile {
         addresses: Range<usize>,
         advice: UncheckedAdvice,
     ) -> io::Result<()> {
-        if self.was_inherited() {
-            return advice.to_kernel(&addresses);
-        }
         if addresses.is_empty() {
             return Ok(());
         }
@@ -260,7 +211,7 @@ impl WritableFile {
         }
         let end = self.part.start + len;
         let first = end.next_multiple_of(PAGE_SIZE);
-        if first < self.part.end {
+        if first < self.part.end && !self.was_inherited() {
             self.give_up(first..self.part.end);
         }
         self.part.end = end;
@@ -286,7 +237,7 @@ impl WritableFile {
 
     /// Takes it away; the written bytes are in the file then, if they could be written.
     pub(crate) fn unmap(self, managed: &Managed, files: &Files) {
-        let _ = self.unlock();
+        self.unlock();
         files::write_back(self.file.cache(), self.part.clone());
         self.file.unmap(managed, files);
     }

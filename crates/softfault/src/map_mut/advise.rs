@@ -1,6 +1,6 @@
 //! `madvise(2)`.
 
-use super::{MmapMut, MmapMutKind};
+use super::{MmapMut, ServedBy};
 use crate::range::advised;
 use crate::{Advice, FaultError, UncheckedAdvice, faults};
 use core::ops::Range;
@@ -16,11 +16,11 @@ impl MmapMut {
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
         faults::get_in_front();
         let range = self.advised(offset, len)?;
-        match &self.kind {
-            MmapMutKind::Empty => Ok(()),
-            MmapMutKind::Kernel(_) => advice.to_kernel(&range),
-            MmapMutKind::Writable(file) => file.advise(self.managed(), range, advice),
-            MmapMutKind::Managed(private) => private.advise(self.managed(), range, advice),
+        match self.served_by() {
+            ServedBy::Nobody => Ok(()),
+            ServedBy::Kernel => advice.to_kernel(&range),
+            ServedBy::File(file) => file.advise(self.managed(), range, advice),
+            ServedBy::Private(private) => private.advise(self.managed(), range, advice),
         }
     }
 
@@ -44,13 +44,11 @@ impl MmapMut {
         len: usize,
     ) -> io::Result<()> {
         let range = self.advised(offset, len)?;
-        match &self.kind {
-            MmapMutKind::Empty => Ok(()),
-            MmapMutKind::Kernel(_) => advice.to_kernel(&range),
-            MmapMutKind::Writable(file) => file.unchecked_advise(range, advice),
-            MmapMutKind::Managed(private) => {
-                private.unchecked_advise(self.managed(), range, advice)
-            }
+        match self.served_by() {
+            ServedBy::Nobody => Ok(()),
+            ServedBy::Kernel => advice.to_kernel(&range),
+            ServedBy::File(file) => file.unchecked_advise(range, advice),
+            ServedBy::Private(private) => private.unchecked_advise(self.managed(), range, advice),
         }
     }
 

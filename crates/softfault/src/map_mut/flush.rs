@@ -1,6 +1,6 @@
 //! `msync(2)`.
 
-use super::{MmapMut, MmapMutKind};
+use super::{MmapMut, MmapMutKind, ServedBy};
 use crate::FaultError;
 use crate::error;
 use crate::kernel::msync;
@@ -45,11 +45,14 @@ impl MmapMut {
 
     fn msync(&self, offset: usize, len: usize, how: i32) -> io::Result<()> {
         let addresses = self.part(offset, len)?;
-        match &self.kind {
-            MmapMutKind::Kernel(_) => msync(&addresses, how),
-            MmapMutKind::Writable(file) if how == libc::MS_SYNC => file.flush(addresses),
-            MmapMutKind::Writable(file) => file.flush_soon(&self.engine.inner.files, addresses),
-            MmapMutKind::Managed(_) | MmapMutKind::Empty => Ok(()),
+        match self.served_by() {
+            ServedBy::Kernel => msync(&addresses, how),
+            ServedBy::File(file) if how == libc::MS_SYNC => file.flush(addresses),
+            ServedBy::File(file) => {
+                file.flush_soon(&self.engine.inner.files, addresses);
+                Ok(())
+            }
+            ServedBy::Private(_) | ServedBy::Nobody => Ok(()),
         }
     }
 }

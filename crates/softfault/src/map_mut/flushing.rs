@@ -1,6 +1,6 @@
 //! A flush as a future.
 
-use super::{MmapMut, MmapMutKind};
+use super::{MmapMut, ServedBy};
 use crate::FaultError;
 use crate::engine::Answer;
 use crate::generation::ProcessGeneration;
@@ -51,9 +51,9 @@ impl Flushing<'_> {
         let addresses = map.part(self.range.start, len).map_err(Err)?;
         let answer = Arc::new(Answer::default());
         let given = answer.clone();
-        let work: Box<dyn FnOnce() + Send> = match &map.kind {
-            MmapMutKind::Managed(_) | MmapMutKind::Empty => return Err(Ok(())),
-            MmapMutKind::Writable(file) if !file.was_inherited() => {
+        let work: Box<dyn FnOnce() + Send> = match map.served_by() {
+            ServedBy::Private(_) | ServedBy::Nobody => return Err(Ok(())),
+            ServedBy::File(file) => {
                 let cache = file.file().cache().clone();
                 Box::new(move || {
                     crate::files::flush(&cache, addresses);
@@ -62,7 +62,7 @@ impl Flushing<'_> {
                 })
             }
             // If the map goes meanwhile, it is a flush of nothing.
-            _ => Box::new(move || given.give(msync(&addresses, libc::MS_SYNC))),
+            ServedBy::Kernel => Box::new(move || given.give(msync(&addresses, libc::MS_SYNC))),
         };
         (map.engine.inner.flushers.get().push(work)).map_err(Err)?;
         self.state = State::Waiting(answer, ProcessGeneration::here());
@@ -71,8 +71,8 @@ impl Flushing<'_> {
 
     /// The result, once the thread has finished.
     fn told(&self, done: io::Result<()>) -> io::Result<()> {
-        match &self.map.kind {
-            MmapMutKind::Writable(file) if !file.was_inherited() => file.told(),
+        match self.map.served_by() {
+            ServedBy::File(file) => file.told(),
             _ => done,
         }
     }

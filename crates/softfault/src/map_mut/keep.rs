@@ -1,8 +1,9 @@
 //! Bringing pages in, and locking them: `mlock(2)`.
 
-use super::{MmapMut, MmapMutKind};
+use super::{MmapMut, ServedBy};
 use crate::FaultError;
 use crate::file_map::populate_by_kernel;
+use crate::kernel::lock_by_kernel;
 use crate::range::offsets;
 use core::ops::RangeBounds;
 use std::io;
@@ -13,11 +14,11 @@ impl MmapMut {
     /// Without swap the pages stay in memory; with swap, [`lock`](Self::lock) keeps them there.
     pub fn populate(&self, range: impl RangeBounds<usize>) -> Result<(), FaultError> {
         let addresses = self.addresses(offsets(range, self.len))?;
-        match &self.kind {
-            MmapMutKind::Managed(private) => private.populate(self.managed(), addresses, true),
-            MmapMutKind::Writable(file) => file.populate(self.managed(), addresses),
-            MmapMutKind::Kernel(_) => populate_by_kernel(&addresses, true),
-            MmapMutKind::Empty => Ok(()),
+        match self.served_by() {
+            ServedBy::Private(private) => private.populate(self.managed(), addresses, true),
+            ServedBy::File(file) => file.populate(self.managed(), addresses),
+            ServedBy::Kernel => populate_by_kernel(&addresses, true),
+            ServedBy::Nobody => Ok(()),
         }
     }
 
@@ -25,26 +26,24 @@ impl MmapMut {
     /// meanwhile. Up to half of the budget can be locked or pinned; a map that writes to its
     /// file is charged like a [`pin`](crate::Mmap::pin), any other map for its pages.
     pub fn lock(&self) -> io::Result<()> {
-        self.addresses(0..self.len)?;
-        match &self.kind {
-            MmapMutKind::Managed(private) => Ok(private.lock(self.managed())?),
-            MmapMutKind::Writable(file) => file.lock(self.managed()),
-            MmapMutKind::Kernel(map) => map.lock(true),
-            MmapMutKind::Empty => Ok(()),
+        let addresses = self.addresses(0..self.len)?;
+        match self.served_by() {
+            ServedBy::Private(private) => Ok(private.lock(self.managed())?),
+            ServedBy::File(file) => file.lock(self.managed()),
+            ServedBy::Kernel => lock_by_kernel(&addresses, true),
+            ServedBy::Nobody => Ok(()),
         }
     }
 
     /// Lets the pages be evicted again.
     pub fn unlock(&self) -> io::Result<()> {
-        self.addresses(0..self.len)?;
-        match &self.kind {
-            MmapMutKind::Managed(private) => {
-                private.unlock(self.managed());
-                Ok(())
-            }
-            MmapMutKind::Writable(file) => file.unlock(),
-            MmapMutKind::Kernel(map) => map.lock(false),
-            MmapMutKind::Empty => Ok(()),
+        let addresses = self.addresses(0..self.len)?;
+        match self.served_by() {
+            ServedBy::Private(private) => private.unlock(self.managed()),
+            ServedBy::File(file) => file.unlock(),
+            ServedBy::Kernel => lock_by_kernel(&addresses, false)?,
+            ServedBy::Nobody => {}
         }
+        Ok(())
     }
 }

@@ -68,6 +68,19 @@ enum MmapMutKind {
     Empty,
 }
 
+/// Who serves a map in this process.
+enum ServedBy<'a> {
+    /// The engine, as memory of the process's own.
+    Private(&'a Private),
+    /// The engine, as a file that is written to.
+    File(&'a WritableFile),
+    /// The kernel. Also of a file that is written to, in a child of fork: the kernel has mapped it in place of its parent's
+    /// window, and the child may have no managed part of the engine.
+    Kernel,
+    /// Nobody: there is no byte.
+    Nobody,
+}
+
 // As for `Mmap`: no lock is held over user code.
 impl UnwindSafe for MmapMut {}
 impl RefUnwindSafe for MmapMut {}
@@ -112,13 +125,18 @@ impl MmapMut {
         self.start
     }
 
+    fn served_by(&self) -> ServedBy<'_> {
+        match &self.kind {
+            MmapMutKind::Managed(private) => ServedBy::Private(private),
+            MmapMutKind::Writable(file) if !file.was_inherited() => ServedBy::File(file),
+            MmapMutKind::Writable(_) | MmapMutKind::Kernel(_) => ServedBy::Kernel,
+            MmapMutKind::Empty => ServedBy::Nobody,
+        }
+    }
+
     /// True if the engine serves this map, false if the kernel does.
     pub fn is_managed(&self) -> bool {
-        match &self.kind {
-            MmapMutKind::Managed(_) => true,
-            MmapMutKind::Writable(file) => !file.was_inherited(),
-            MmapMutKind::Kernel(_) | MmapMutKind::Empty => false,
-        }
+        matches!(self.served_by(), ServedBy::Private(_) | ServedBy::File(_))
     }
 
     /// The engine of the map.
@@ -128,10 +146,10 @@ impl MmapMut {
 
     /// Bytes of the map that are in memory, in whole pages.
     pub fn resident_bytes(&self) -> usize {
-        match &self.kind {
-            MmapMutKind::Managed(private) => private.anonymous().resident_pages() * PAGE_SIZE,
-            MmapMutKind::Writable(file) => file.residency(file.part().clone()).mapped * PAGE_SIZE,
-            _ => 0,
+        match self.served_by() {
+            ServedBy::Private(private) => private.anonymous().resident_pages() * PAGE_SIZE,
+            ServedBy::File(file) => file.file().residency(file.part().clone()).mapped * PAGE_SIZE,
+            ServedBy::Kernel | ServedBy::Nobody => 0,
         }
     }
 
@@ -150,8 +168,8 @@ impl MmapMut {
 
     /// The file, if it is written to over the engine.
     pub(crate) fn file(&self) -> Option<&FileMap> {
-        match &self.kind {
-            MmapMutKind::Writable(file) if !file.was_inherited() => Some(file.file()),
+        match self.served_by() {
+            ServedBy::File(file) => Some(file.file()),
             _ => None,
         }
     }
@@ -159,8 +177,8 @@ impl MmapMut {
     /// Dirty bytes that the engine has not yet written back to the file, in whole pages. 0 for maps that
     /// the kernel serves: it does not report them.
     pub fn dirty_bytes(&self) -> u64 {
-        match &self.kind {
-            MmapMutKind::Writable(file) => file.dirty_bytes(),
+        match self.served_by() {
+            ServedBy::File(file) => file.dirty_bytes(),
             _ => 0,
         }
     }
@@ -249,20 +267,20 @@ impl MmapMut {
     pub(crate) unsafe fn give_up_part(&self, part: Range<usize>) -> io::Result<()> {
         let addresses = self.addresses(part)?;
         let pages = whole_pages(&addresses);
-        match &self.kind {
-            MmapMutKind::Managed(_) if !pages.is_empty() => {
+        match self.served_by() {
+            ServedBy::Private(_) if !pages.is_empty() => {
                 let _masked = signal::masked();
                 let unmapped = self.managed().space.munmap(pages, |_, _| {});
                 unmapped.map_err(error::mm)
             }
-            MmapMutKind::Writable(file) if !file.was_inherited() => {
+            ServedBy::File(file) => {
                 file.give_up(addresses);
                 Ok(())
             }
             // SAFETY: the mapping is this map's, or the window's that it was the child's to inherit, and nobody looks
             // at the part any more.
-            MmapMutKind::Kernel(_) | MmapMutKind::Writable(_) => unsafe { close_part(&pages) },
-            MmapMutKind::Managed(_) | MmapMutKind::Empty => Ok(()),
+            ServedBy::Kernel => unsafe { close_part(&pages) },
+            ServedBy::Private(_) | ServedBy::Nobody => Ok(()),
         }
     }
 

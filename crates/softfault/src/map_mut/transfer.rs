@@ -1,6 +1,6 @@
 //! System calls on memory that may not be resident: its pages are kept in memory for each call.
 
-use super::{MmapMut, MmapMutKind};
+use super::{MmapMut, ServedBy};
 use crate::FaultError;
 use crate::file_map::{FilePin, populate_by_kernel};
 use crate::kernel_copy;
@@ -110,7 +110,7 @@ impl MmapMut {
         reader: &mut (impl io::Read + ?Sized),
     ) -> io::Result<u64> {
         let range = offsets(range, self.len);
-        if !matches!(&self.kind, MmapMutKind::Writable(file) if !file.was_inherited()) {
+        if !matches!(self.served_by(), ServedBy::File(_)) {
             return self.read_from(range, reader);
         }
         self.addresses(range.clone())?;
@@ -198,8 +198,8 @@ impl MmapMut {
     /// # Safety
     /// The bytes are readable.
     unsafe fn write_whole(&self, bytes: *const [u8], offset: usize) -> usize {
-        match &self.kind {
-            MmapMutKind::Writable(file) if !self.is_lost() => {
+        match self.served_by() {
+            ServedBy::File(file) if !self.is_lost() => {
                 // SAFETY: the caller vouches for it.
                 unsafe { file.write_whole(self.start + offset, bytes) }
             }
@@ -213,8 +213,8 @@ struct KeptPart<'a>(Range<usize>, &'a MmapMut, Option<FilePin>);
 
 impl<'a> KeptPart<'a> {
     fn new(map: &'a MmapMut, range: Range<usize>, write: bool) -> Result<Self, FaultError> {
-        let step = match &map.kind {
-            MmapMutKind::Writable(_) if write => WRITE_STEP,
+        let step = match map.served_by() {
+            ServedBy::File(_) if write => WRITE_STEP,
             _ => STEP,
         };
         let kept = Self::first(map, &range, step, write);
@@ -240,11 +240,7 @@ impl<'a> KeptPart<'a> {
 
     /// True if the kernel serves the part: nothing keeps its pages.
     fn is_kernels(&self) -> bool {
-        match &self.1.kind {
-            MmapMutKind::Kernel(_) => true,
-            MmapMutKind::Writable(file) => file.was_inherited(),
-            MmapMutKind::Managed(_) | MmapMutKind::Empty => false,
-        }
+        matches!(self.1.served_by(), ServedBy::Kernel)
     }
 
     /// Copies the part out, which has as many bytes.
@@ -286,11 +282,11 @@ impl MmapMut {
         write: bool,
     ) -> Result<Option<FilePin>, FaultError> {
         let addresses = self.addresses(part)?;
-        match &self.kind {
-            MmapMutKind::Managed(private) => private.hold(self.managed(), addresses, write)?,
-            MmapMutKind::Writable(file) => return file.hold(self.managed(), addresses, write),
-            MmapMutKind::Kernel(_) => populate_by_kernel(&addresses, write)?,
-            MmapMutKind::Empty => {}
+        match self.served_by() {
+            ServedBy::Private(private) => private.hold(self.managed(), addresses, write)?,
+            ServedBy::File(file) => return file.hold(self.managed(), addresses, write).map(Some),
+            ServedBy::Kernel => populate_by_kernel(&addresses, write)?,
+            ServedBy::Nobody => {}
         }
         Ok(None)
     }
@@ -301,10 +297,11 @@ impl MmapMut {
         let Ok(addresses) = self.addresses(part) else {
             return core::mem::forget(pin);
         };
-        match &self.kind {
-            MmapMutKind::Managed(private) => private.release(self.managed(), addresses),
-            MmapMutKind::Writable(file) => file.release(addresses, pin),
-            MmapMutKind::Kernel(_) | MmapMutKind::Empty => {}
+        match (self.served_by(), pin) {
+            (ServedBy::Private(private), _) => private.release(self.managed(), addresses),
+            (ServedBy::File(file), Some(pin)) => file.file().unpin(addresses, pin),
+            // In a child of fork the pin is its parent's.
+            (_, pin) => core::mem::forget(pin),
         }
     }
 }
