@@ -124,9 +124,6 @@ impl FromStr for On {
             Some((engine, policies)) => (engine, Some(policies)),
             None => (text, None),
         };
-        if policies == Some("") {
-            return Err(format!("nothing is behind the colon of `{text}`"));
-        }
         let kernel = |on: fn(ReadAheadKb) -> Self| match policies {
             None => Ok(on(None)),
             Some(setting) => match setting.strip_prefix(READ_AHEAD) {

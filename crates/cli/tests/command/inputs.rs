@@ -155,8 +155,6 @@ fn what_is_there_twice_is_refused() {
     ] {
         refused(&mut softfault(&words(line)), "twice");
     }
-    let mut run = softfault(&words("lab run sparse --on softfault:"));
-    refused(&mut run, "nothing is behind the colon");
 }
 
 fn sim(arguments: &[&str]) -> std::process::Command {

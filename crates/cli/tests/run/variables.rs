@@ -9,7 +9,11 @@ fn a_value_that_cannot_be_used_is_refused() {
         ("SOFTFAULT_MEMORY", "1M", "at least"),
         ("SOFTFAULT_MEMORY", "8000T", "more than this machine has"),
         ("SOFTFAULT_SWAP", "", "no directory"),
-        ("SOFTFAULT_SWAP", "/no/such/place", "no directory"),
+        (
+            "SOFTFAULT_SWAP",
+            "/no/such/place",
+            "SOFTFAULT_SWAP: /no/such",
+        ),
         ("SOFTFAULT_FAULTS", "often", "signals, threads or messages"),
         ("SOFTFAULT_READS", "fast", "direct, cached or auto"),
         ("SOFTFAULT_BY_KERNEL", "yes", "0 or 1"),
