@@ -58,8 +58,7 @@ impl SoftMapMut {
     fn make(engine: &SoftEngine, len: usize, part: Option<FilePart>) -> io::Result<Self> {
         let place = (&engine.inner.managed, &engine.inner.files);
         let forks = engine.forks();
-        // A map of nothing has a page that nobody sees.
-        let private = Private::new(place, None, len.max(1), part)?;
+        let private = Private::new(place, None, len, part)?;
         Ok(Self {
             engine: engine.clone(),
             private: Some(private),
