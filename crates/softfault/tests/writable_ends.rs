@@ -6,7 +6,7 @@ mod filter;
 mod write_scene;
 
 use child::{command, forked, scenario};
-use softfault::{Coherence, Engine};
+use softfault::{Advice, Coherence, Engine, UncheckedAdvice};
 use std::fs::File;
 use write_scene::{PAGE, Scratch, byte, engine, in_file, write};
 
@@ -141,6 +141,44 @@ fn a_child_of_fork_drops_what_the_parent_pinned() {
     });
     assert_eq!(status, 0);
     assert_eq!(byte(pinned.as_ref().unwrap(), 0), byte_before);
+}
+
+/// The kernel has mapped the file there, and the child has no managed part of the engine.
+#[test]
+fn a_child_of_fork_makes_every_call() {
+    let scratch = Scratch::new("child-calls", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = Some(write(&engine, &file));
+    map.as_mut().unwrap()[PAGE] = 1;
+    let status = forked(|| {
+        let mut map = map.take().unwrap();
+        let mut buffer = [0];
+        map.read_at(&mut buffer, PAGE).unwrap();
+        assert_eq!(buffer, [1]);
+        map.write_at(&[2], PAGE).unwrap();
+        map.populate(..).unwrap();
+        map.lock().unwrap();
+        map.unlock().unwrap();
+        map.advise(Advice::WillNeed).unwrap();
+        // SAFETY: the bytes are the file's.
+        unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) }.unwrap();
+        assert_eq!(
+            map.write_to(.., &mut std::io::sink()).unwrap(),
+            64 * PAGE as u64
+        );
+        map.read_from(..PAGE, &mut &[3; PAGE][..]).unwrap();
+        map.write_from(2 * PAGE..3 * PAGE, &mut &[4; PAGE][..])
+            .unwrap();
+        map.flush_async().unwrap();
+        map.flush().unwrap();
+        assert_eq!((map.dirty_bytes(), map.resident_bytes()), (0, 0));
+        drop(map);
+        0
+    });
+    assert_eq!(status, 0);
+    let content = scratch.content();
+    assert_eq!([0, PAGE, 2 * PAGE].map(|at| content[at]), [3, 2, 4]);
 }
 
 /// A small file that was mapped to be read is the kernel's, and the engine's writable map another place of its pages.
