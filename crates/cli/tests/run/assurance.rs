@@ -1,7 +1,7 @@
 //! How it is known that nobody writes to a file, and the fate of a mapping when somebody does.
 
 use crate::cases::Cases;
-use crate::{WAS_OPENED, stats, text};
+use crate::{WAS_OPENED, same_variables, stats, text};
 use std::fs::File;
 use std::process::Command;
 
@@ -101,9 +101,7 @@ fn on(kind: &str, then: &str, name: &str) -> Option<stats::ProcessStats> {
         .args(["-m", "sh", "-c", &mount, "sh"])
         .arg(run.get_program())
         .args(run.get_args());
-    for (name, value) in run.get_envs() {
-        unshare.env(name, value.unwrap_or_default());
-    }
+    same_variables(&run, &mut unshare);
     match unshare.output() {
         Ok(output) if output.status.success() => stats::read(&file).pop(),
         Ok(output) => {

@@ -1,6 +1,6 @@
 //! A budget that is not below the memory that there is: a line says so.
 
-use crate::{softfault_run, text};
+use crate::{same_variables, softfault_run, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,12 +16,7 @@ fn said_of(budget: &str, cgroup: Option<&Path>) -> String {
             .arg(cgroup.join("cgroup.procs"))
             .arg(run.get_program());
         shell.args(run.get_args());
-        for (name, value) in run.get_envs() {
-            match value {
-                Some(value) => shell.env(name, value),
-                None => shell.env_remove(name),
-            };
-        }
+        same_variables(&run, &mut shell);
         run = shell;
     }
     let run = run.output().unwrap();

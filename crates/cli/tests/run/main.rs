@@ -122,6 +122,16 @@ pub fn softfault_run() -> Command {
     command
 }
 
+/// Has a command set and remove the variables that another sets and removes.
+pub fn same_variables(of: &Command, to: &mut Command) {
+    for (name, value) in of.get_envs() {
+        match value {
+            Some(value) => to.env(name, value),
+            None => to.env_remove(name),
+        };
+    }
+}
+
 /// In which ways faults can be served here: by messages, where the kernel lets us serve its own, and by signals.
 pub fn ways() -> &'static [&'static str] {
     static MESSAGES: OnceLock<Result<(), String>> = OnceLock::new();

@@ -1,7 +1,7 @@
 //! Softfault's own files cannot be written to: the page of a tree, reports, lines. The program ends as it does alone.
 
 use crate::cases::Cases;
-use crate::{MEMORY, assert_same, softfault_run, stats, text, ways};
+use crate::{MEMORY, assert_same, same_variables, softfault_run, stats, text, ways};
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -112,9 +112,7 @@ fn a_tree_s_page_without_memory_for_it() {
             let mut unshare = Command::new("unshare");
             unshare.args(["-m", "sh", "-c", mount, "sh"]);
             unshare.arg(run.get_program()).args(run.get_args());
-            for (name, value) in run.get_envs() {
-                unshare.env(name, value.unwrap_or_default());
-            }
+            same_variables(&run, &mut unshare);
             let run = match unshare.output() {
                 Ok(run) if run.status.code() != Some(77) && run.status.code() != Some(1) => run,
                 refused => {
