@@ -194,9 +194,8 @@ pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessSta
     let mut full = told.iter().filter(|line| line.contains(": swap_full,"));
     assert!(full.all(|line| has_figures(line)), "{what}: {told:?}");
     let reason = |line: &str| {
-        let (_, reason) = line
-            .split_once(" is not under the budget: ")
-            .expect("a reason");
+        let reason = line.split_once(" is not under the budget: ");
+        let (_, reason) = reason.unwrap_or_else(|| panic!("{what}: {line:?}"));
         reason.split(',').next().unwrap().to_owned()
     };
     let told: BTreeSet<_> = told.into_iter().map(reason).collect();

@@ -68,10 +68,12 @@ pub fn join() -> Share {
         return Share::Own;
     }
     match join_at(path, memory) {
-        Ok(tree) => {
+        Ok(Some(tree)) => {
             let bytes = tree.seat.first_share();
             Share::Of(tree, bytes)
         }
+        // The tree is full, or there can be no thread for it. No line: children that live for a moment have been refused one.
+        Ok(None) => Share::Least,
         Err(why) => {
             tell_of_least(path, &why);
             Share::Least
@@ -79,7 +81,8 @@ pub fn join() -> Share {
     }
 }
 
-fn join_at(path: &'static CStr, memory: usize) -> io::Result<Tree> {
+/// `None` if there is no place in the tree, an error if its page cannot be had.
+fn join_at(path: &'static CStr, memory: usize) -> io::Result<Option<Tree>> {
     let is_said = options::get().memory.is_some();
     // Once more where the page was given up just then.
     for _ in 0..3 {
@@ -87,10 +90,10 @@ fn join_at(path: &'static CStr, memory: usize) -> io::Result<Tree> {
         if let Some(seat) = Seat::take(page) {
             // Release pairs with the Acquire in `begins_to_evict`.
             SEAT.store(core::ptr::from_ref(seat).cast_mut(), Ordering::Release);
-            return Ok(Tree { page, seat });
+            return Ok(Some(Tree { page, seat }));
         }
     }
-    Err(io::Error::other("it has no place for another process"))
+    Ok(None)
 }
 
 /// Once in a process and the children that it forks.
