@@ -195,7 +195,7 @@ fn a_file_that_may_not_be_written_to_is_no_writable_map() {
     }
 }
 
-/// The seal has no effect on a map of the engine's: who has it still stores to what a safe map would show.
+/// The seal has no effect on a map that the engine serves: its owner can still store to bytes that a safe map would show.
 #[test]
 fn a_memfd_with_a_writable_map_is_not_safe() {
     const TEST: &str = "a_memfd_with_a_writable_map_is_not_safe";
