@@ -66,8 +66,9 @@ pub(crate) fn give_back_for_others() {
     for memory in maps::all() {
         // Beside the map's own, and the one here.
         for _ in 2..Arc::strong_count(&memory) {
-            // SAFETY: a `Held` of another thread has this reference, and that thread never runs again. All references come and go under
-            // the interpreter's lock, which the thread that forks has: none is half taken.
+            // SAFETY: a `Held` of another thread has this reference, and that thread never runs again: two are left, the map's own and the
+            // one here, since `all` has each memory once. All references come and go under the interpreter's lock, which the thread
+            // that forks has: none is half taken.
             unsafe { Arc::decrement_strong_count(Arc::as_ptr(&memory)) };
         }
     }

@@ -22,6 +22,7 @@ pub(crate) fn enter(memory: &Arc<Memory>, may_write: bool) {
     let mut maps = lock();
     let window = maps.entry(memory.window().start).or_default();
     window.retain(|map| map.strong_count() > 0);
+    debug_assert!(window.iter().all(|map| map.as_ptr() != Arc::as_ptr(memory)));
     let place = if may_write { 0 } else { window.len() };
     window.insert(place, Arc::downgrade(memory));
 }
@@ -40,7 +41,7 @@ pub(crate) fn leave(memory: &Arc<Memory>) {
     }
 }
 
-/// The memory of each open map.
+/// The memory of each open map, once each.
 pub(crate) fn all() -> Vec<Arc<Memory>> {
     let maps = lock();
     maps.values().flatten().filter_map(Weak::upgrade).collect()
