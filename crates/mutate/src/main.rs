@@ -2,9 +2,10 @@
 //! workspace, and tries the tests of each world on it. Exit code 1 if nobody
 //! notices one.
 
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io::Write as _;
 use std::num::NonZero;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,6 +82,7 @@ fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<bool, String> {
         return Err("no such mutation".into());
     }
     let work = work_folder(&root);
+    let _alone = alone_in(&work)?;
     let jobs = (arguments.jobs).or_else(|| std::thread::available_parallelism().ok());
     // Never more copies than there is work for.
     let jobs = jobs.map_or(1, NonZero::get).min(mutations.len());
@@ -133,6 +135,18 @@ fn is_missed(row: &Row, mutations: &[Mutation]) -> bool {
         is_named(*world) && cell.is_some_and(|cell| !cell.is_caught())
     };
     !row.is_caught() || World::ALL.iter().any(passed)
+}
+
+/// Refuses a second run in the same folder, which would undo the mutations of the first. As long as the file lives.
+fn alone_in(work: &Path) -> Result<fs::File, String> {
+    let wrong = |error| format!("{}: {error}", work.display());
+    fs::create_dir_all(work).map_err(wrong)?;
+    let file = fs::File::create(work.join("lock")).map_err(wrong)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(format!("another one runs in {}", work.display())),
+        Err(TryLockError::Error(error)) => Err(wrong(error)),
+    }
 }
 
 fn write(path: &str, text: &str) -> Result<(), String> {
