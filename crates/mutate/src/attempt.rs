@@ -197,6 +197,10 @@ fn end(child: &mut Child) {
 }
 
 fn compiler_error(line: &str) -> Option<String> {
+    // Cargo's own errors are lines between the compiler's.
+    if let Some(error) = line.strip_prefix("error: ") {
+        return Some(error.to_owned());
+    }
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     let message = message.get("message")?;
     let is_error = message["level"] == "error";

@@ -16,7 +16,7 @@ use softfault_mutate::attempt::{Bench, work_folder};
 use softfault_mutate::mutation::{Mutation, all};
 use softfault_mutate::table::{Row, markdown};
 use softfault_mutate::trial::Trial;
-use softfault_mutate::workspace::root;
+use softfault_mutate::workspace::{fetch, root};
 use softfault_mutate::world::World;
 
 /// Breaks the engine, or the library over it, one patch at a time, and shows which world notices.
@@ -83,6 +83,7 @@ fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<bool, String> {
     }
     let work = work_folder(&root);
     let _alone = alone_in(&work)?;
+    fetch(&root)?;
     let jobs = (arguments.jobs).or_else(|| std::thread::available_parallelism().ok());
     // Never more copies than there is work for.
     let jobs = jobs.map_or(1, NonZero::get).min(mutations.len());

@@ -2,11 +2,26 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The workspace's root, as the kernel says it: tests compare paths of files that are open.
 pub fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.canonicalize().unwrap_or(root)
+}
+
+/// Has cargo download what the workspace at `root` is built with: on a fresh machine a build of one package has not, and builds of
+/// the copy, of which there are hundreds, do not ask the network.
+pub fn fetch(root: &Path) -> Result<(), String> {
+    let status = Command::new(env!("CARGO"))
+        .current_dir(root)
+        .args(["fetch", "--locked", "--quiet"])
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("cargo fetch: {status}")),
+        Err(error) => Err(format!("cargo fetch: {error}")),
+    }
 }
 
 /// Copies the files for a build of the workspace at `from` to `to`, leaving

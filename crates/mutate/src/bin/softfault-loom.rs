@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use softfault_mutate::attempt::work_folder;
 use softfault_mutate::mutation::{apply, edits};
-use softfault_mutate::workspace::{copy, copy_workspace, root};
+use softfault_mutate::workspace::{copy, copy_workspace, fetch, root};
 
 const PATCH: &str = "crates/sync-loom/loom-0.7.2.patch";
 
@@ -29,6 +29,7 @@ fn run(names: &[String]) -> Result<bool, String> {
     let (source, loom) = (work.join("source"), work.join("loom-0.7.2"));
     let system = |error: std::io::Error| error.to_string();
     copy_workspace(&root, &source).map_err(system)?;
+    fetch(&root)?;
     copy(&loom_source()?, &loom).map_err(system)?;
     let patch = std::fs::read_to_string(root.join(PATCH)).map_err(system)?;
     apply(&edits(&patch)?, &loom)?;
@@ -50,8 +51,7 @@ fn run(names: &[String]) -> Result<bool, String> {
     Ok(status.success())
 }
 
-/// Where cargo has unpacked the source of loom, as every build of the models has
-/// it do.
+/// Where cargo has unpacked the source of loom.
 fn loom_source() -> Result<PathBuf, String> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
@@ -60,11 +60,6 @@ fn loom_source() -> Result<PathBuf, String> {
     let mut looms = registries
         .filter_map(|registry| Some(registry.ok()?.path().join("loom-0.7.2")))
         .filter(|loom| loom.is_dir());
-    let none = || {
-        format!(
-            "no loom-0.7.2 in {}: build the models first",
-            sources.display()
-        )
-    };
+    let none = || format!("no loom-0.7.2 in {}", sources.display());
     looms.next().ok_or_else(none)
 }
