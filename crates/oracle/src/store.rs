@@ -60,6 +60,8 @@ struct File {
     at_hand: Range<u64>,
     /// Reads of pages that were not at hand when they were asked for.
     missing: usize,
+    /// Happens when the length is asked for next, before the answer.
+    before_len: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl TestStore {
@@ -87,6 +89,7 @@ impl TestStore {
             extents: 0,
             at_hand: 0..0,
             missing: 0,
+            before_len: None,
         };
         Arc::new(Self {
             gate: Gate::new(file, queue),
@@ -174,6 +177,11 @@ impl TestStore {
                 last[(len % page) as usize..].fill(0);
             }
         });
+    }
+
+    /// Has this happen when the length is asked for next, before the answer.
+    pub fn before_next_len(&self, happens: impl FnOnce() + Send + 'static) {
+        self.gate.lock().before_len = Some(Box::new(happens));
     }
 
     /// Writes the whole file anew.
@@ -281,6 +289,10 @@ impl File {
 
 impl Store for TestStore {
     fn len(&self) -> Result<u64, StoreError> {
+        let happens = self.gate.lock().before_len.take();
+        if let Some(happens) = happens {
+            happens();
+        }
         Ok(self.gate.lock().len)
     }
 

@@ -300,3 +300,19 @@ fn private_copy_against_eviction() {
         ],
     );
 }
+
+/// Absent, locked and absent again while a fault looks: its bytes are the file's, and no zeros.
+#[test]
+fn private_copy_against_two_that_drop_it() {
+    directed(
+        "private_copy_against_two_that_drop_it",
+        4_000,
+        &swapping(2),
+        vec![map_copy(0, 0..2, 1), read(0, 0..2)],
+        vec![
+            vec![read(0, 0..2), read(0, 0..2)],
+            vec![manage(0, 0..2, MemoryVerb::DontNeed)],
+            vec![manage(0, 0..2, MemoryVerb::PageOut), Op::Evict],
+        ],
+    );
+}

@@ -4,7 +4,7 @@ use super::view::{Origin, View};
 use crate::PAGE_SIZE;
 use crate::cache::window::Window;
 use crate::cache::{Node, OnTruncate, PageCache};
-use crate::store::{Extent, Store, StoreError};
+use crate::store::StoreError;
 use core::ops::Range;
 use sync::Arc;
 
@@ -64,12 +64,10 @@ impl SwapCache {
 
     /// True if the bytes of an absent page are to be read from a file.
     pub(crate) fn is_of_file(&self, page: usize) -> Result<bool, StoreError> {
-        if self.origin().is_none() {
+        let Some(origin) = self.origin() else {
             return Ok(false);
-        }
-        let offset = (page * PAGE_SIZE) as u64;
-        let extent = self.view.extent(offset)?;
+        };
         // A page that was read while the file had it is in the cache until it is mapped.
-        Ok(matches!(extent, Extent::Data(_)) || self.is_read(page))
+        Ok(origin.is_data(page)? || self.is_read(page))
     }
 }

@@ -44,6 +44,16 @@ pub struct Origin {
     pub offset: u64,
 }
 
+impl Origin {
+    /// True if the file has bytes for a page, or ends before it: then the read of a touch reports the error. Of the file alone: a
+    /// page that another thread has locked is no hole.
+    pub(super) fn is_data(&self, page: usize) -> Result<bool, StoreError> {
+        let offset = self.offset + (page * PAGE_SIZE) as u64;
+        let is_before_end = offset < self.store.len()?;
+        Ok(!is_before_end || matches!(self.store.extent(offset)?, Extent::Data(_)))
+    }
+}
+
 /// The store of a private page cache.
 pub(crate) struct View {
     pub(crate) pages: Arc<Pages>,

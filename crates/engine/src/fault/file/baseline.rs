@@ -50,6 +50,9 @@ pub(super) fn fault(
         return missing(cache, addr, advice, flags);
     };
     let state = folio.state();
+    if super::ends_before(&folio, state, addr) {
+        return Fault::Again;
+    }
     if state & flag::MAPPED != 0 && (!flags.write || state & flag::LOCKED == 0) {
         return super::present(cache, folio, addr, flags);
     }

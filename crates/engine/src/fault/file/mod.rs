@@ -146,11 +146,20 @@ pub(super) fn fault(
     if state & flag::ERROR != 0 {
         return failed(cache, &folio);
     }
+    if ends_before(&folio, state, addr) {
+        return Fault::Again;
+    }
     if state & flag::MAPPED != 0 {
         return present(cache, folio, addr, flags);
     }
     row::map(cache, &folio, (addr, advice), flags)
         .unwrap_or_else(|| map::folio(cache, folio, addr, advice, flags))
+}
+
+/// True if a folio that was found for `addr` has not that page: the file was shorter than known when it was read, and it was read since
+/// the look-up. `state` is its state since.
+fn ends_before(folio: &Folio, state: u32, addr: usize) -> bool {
+    state & flag::UPTODATE != 0 && !folio.range().contains(&addr)
 }
 
 /// A fault on a page that is in the window.

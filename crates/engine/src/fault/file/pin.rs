@@ -45,8 +45,9 @@ pub fn pin(
             && folio.try_lock()
         {
             // Under the folio lock: truncate and invalidate spare pinned
-            // folios, and take the others.
-            let stays = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED;
+            // folios, and take the others. Its read may have found the file's end before the page since the look-up.
+            let stays = folio.state() & (flag::MAPPED | flag::DEAD) == flag::MAPPED
+                && folio.range().contains(&addr);
             if stays {
                 cache.settle_expected(&folio);
                 cache.pin_folio(&folio);
