@@ -146,22 +146,11 @@ pub const COUNTS: Rule = Rule {
           there is a row",
     check: counts,
     bad: &[
-        // A mutation without a row, a row without a mutation, and a wrong sum.
+        // A wrong number of mutations.
         &[
-            ("docs/proof-mutations.md", "Each of the 1 rows\n| `a` | x |"),
+            ("docs/proof-mutations.md", "Each of the 1 patches"),
             ("mutations/a.patch", ""),
             ("mutations/b.patch", ""),
-        ],
-        &[
-            (
-                "docs/proof-mutations.md",
-                "Each of the 2 rows\n| `a` | x |\n| `b` | x |",
-            ),
-            ("mutations/a.patch", ""),
-        ],
-        &[
-            ("docs/proof-mutations.md", "Each of the 2 rows\n| `a` | x |"),
-            ("mutations/a.patch", ""),
         ],
         // A model more than the row says, and one that has no row.
         &[
@@ -216,10 +205,7 @@ pub const COUNTS: Rule = Rule {
         ],
     ],
     good: &[
-        (
-            "docs/proof-mutations.md",
-            "Each of the 1 rows\n| mutation | x |\n| `a-b` | x |",
-        ),
+        ("docs/proof-mutations.md", "Each of the 1 patches"),
         ("mutations/a-b.patch", ""),
         (
             "docs/proof-loom.md",
@@ -254,19 +240,13 @@ fn counts(sources: &Sources) -> Vec<Broken> {
 
 fn mutations(sources: &Sources) -> Vec<Broken> {
     const DOCUMENT: &str = "docs/proof-mutations.md";
-    let Some(text) = sources.text(DOCUMENT) else {
-        return Vec::new();
-    };
-    let rows: BTreeSet<&str> = rows(text).map(|row| row[0]).collect();
-    let files = (sources.paths())
-        .filter_map(|path| path.strip_prefix("mutations/")?.strip_suffix(".patch"));
-    let mut broken = differences(DOCUMENT, &rows, &files.collect());
-    says(
-        sources,
-        DOCUMENT,
-        &format!("the {} rows", rows.len()),
-        &mut broken,
-    );
+    let mut broken = Vec::new();
+    if sources.text(DOCUMENT).is_some() {
+        let is_patch = |path: &&str| path.starts_with("mutations/") && path.ends_with(".patch");
+        let count = sources.paths().filter(is_patch).count();
+        let figure = format!("the {count} patches");
+        says(sources, DOCUMENT, &figure, &mut broken);
+    }
     broken
 }
 
