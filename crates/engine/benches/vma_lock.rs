@@ -55,7 +55,8 @@ fn sample(kind: VmaLockKind, vmas: &[usize], rounds: u32) -> f64 {
                     start.wait();
                     let begin = Instant::now();
                     for _ in 0..rounds {
-                        drop(std::hint::black_box(space.lock_vma(address)));
+                        let read = space.lock_vma(address).expect("it is mapped");
+                        drop(std::hint::black_box(read));
                     }
                     begin.elapsed().as_nanos() as f64
                 })
@@ -63,8 +64,6 @@ fn sample(kind: VmaLockKind, vmas: &[usize], rounds: u32) -> f64 {
             .collect();
         threads.into_iter().map(|t| t.join().unwrap()).sum()
     });
-    let taken = space.lock_stats().lookups;
-    assert_eq!(taken.hits, u64::from(rounds) * vmas.len() as u64);
     space.exit(|_, _| {});
     total / vmas.len() as f64 / f64::from(rounds)
 }

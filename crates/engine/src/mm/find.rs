@@ -26,16 +26,9 @@ impl AddressSpace {
     #[inline]
     pub fn lock_vma(&self, address: usize) -> Option<VmaRead<'_>> {
         let mut walk = Walk::default();
-        let read = self.try_lock_vma(address, &mut walk);
-        self.lookups.count(walk, read.is_some());
-        read
-    }
-
-    #[inline]
-    fn try_lock_vma(&self, address: usize, walk: &mut Walk) -> Option<VmaRead<'_>> {
         let _section = self.mmap_lock.read_section();
         for _ in 0..ATTEMPTS {
-            let vma = self.find_unlocked(address, walk)?;
+            let vma = self.find_unlocked(address, &mut walk)?;
             match try_lock_at(vma, &self.mmap_lock, address) {
                 Ok(read) => return Some(read),
                 // It is not the one any more: another may be.

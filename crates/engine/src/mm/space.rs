@@ -20,8 +20,6 @@ use core::ops::Range;
 
 use sync::Arc;
 
-pub use super::lookup_stats::LookupSnapshot;
-use super::lookup_stats::LookupStats;
 use super::machine::Machine;
 use super::mmap_lock::MmapLock;
 use super::tree::{Entry, NoNodes, Tree, Walk};
@@ -81,8 +79,6 @@ pub struct AddressSpace {
     /// VMAs by start. Changed under `mmap_lock` for write, or leaf by leaf by
     /// verbs that share it; lookups need no lock.
     pub(super) tree: Tree,
-    /// The results of lookups without a lock; counters.
-    pub(super) lookups: LookupStats,
 }
 
 impl AddressSpace {
@@ -105,7 +101,6 @@ impl AddressSpace {
                 MmapVerbs::Alone => tree,
                 MmapVerbs::Shared => tree.shared(),
             },
-            lookups: LookupStats::new(),
             mmap_lock,
             machine,
         })
@@ -127,17 +122,14 @@ impl AddressSpace {
         self.tree.len()
     }
 
-    /// Waits and lookups up to now.
+    /// Waits, and lookups in vain, up to now.
     pub fn lock_stats(&self) -> LockStats {
         let misses = self.mmap_lock.vma_misses();
         LockStats {
             mmap_read: self.mmap_lock.read_waits().snapshot(),
             mmap_write: self.mmap_lock.write_waits().snapshot(),
             vma_write: self.mmap_lock.vma_waits().snapshot(),
-            vma_revocations: self.mmap_lock.vma_revocations().snapshot(),
-            vma_biases: self.mmap_lock.vma_biases().get(),
             thaw: self.mmap_lock.thaw_waits().snapshot(),
-            lookups: self.lookups.snapshot(),
             miss_other_space: misses.other_space.get(),
             miss_other_range: misses.other_range.get(),
             miss_detached: misses.detached.get(),
@@ -169,14 +161,8 @@ pub struct LockStats {
     pub mmap_write: WaitSnapshot,
     /// Writers' waits for the readers of a VMA. (Readers of a VMA never wait.)
     pub vma_write: WaitSnapshot,
-    /// The times that writers took to end a VMA's bias; not part of the above.
-    pub vma_revocations: WaitSnapshot,
-    /// Times that readers of a VMA gave it a bias.
-    pub vma_biases: u64,
     /// Waits for private memory while the process forked.
     pub thaw: WaitSnapshot,
-    /// Lookups without a lock.
-    pub lookups: LookupSnapshot,
     /// VMAs that were found, and were another space's by then.
     pub miss_other_space: u64,
     /// VMAs that were found, and did not have the address any more.
