@@ -181,14 +181,8 @@ fn instant(time: &timespec) -> Result<Instant, Failure> {
         .filter(|&nanos| nanos < 1_000_000_000);
     let seconds = u64::try_from(time.tv_sec).map_err(|_| wrong())?;
     let deadline = Duration::new(seconds, nanos.ok_or_else(wrong)?);
-    let mut now = timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: fills the structure.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let now = Duration::from_nanos(softfault::clock::now_ns());
     let at = Instant::now();
-    let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
     // One that is over is over now.
     let left = deadline.saturating_sub(now);
     at.checked_add(left).ok_or_else(wrong)

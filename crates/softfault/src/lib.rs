@@ -150,7 +150,7 @@ mod cgroup;
 mod errno;
 mod generation;
 #[doc(hidden)]
-pub use sync::{kernel_calls, stage, system_call};
+pub use sync::{clock, kernel_calls, stage, system_call};
 mod signal;
 #[doc(hidden)]
 pub use signal::{

@@ -21,6 +21,7 @@ pub use std::sync::Arc;
 
 pub mod bytes;
 pub mod cell;
+pub mod clock;
 pub mod held;
 pub mod kernel_calls;
 pub mod pages;

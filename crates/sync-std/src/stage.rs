@@ -13,6 +13,7 @@
 //!
 //! Switched off, as it is but for that command, a span is a look at a byte that nobody writes to.
 
+use crate::clock::now_ns;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
@@ -226,16 +227,6 @@ impl Drop for Taken {
 fn this_thread() -> usize {
     // SAFETY: takes no arguments, and is made for any thread at any time.
     unsafe { libc::__errno_location() as usize }
-}
-
-fn now_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: fills the structure; the clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::stats::{EngineStats, RANGES, WORDS};
 use super::usage::Usage;
 use crate::results::row::{FINE_RANGES, WAITED};
 use memmap2::{MmapOptions, MmapRaw};
+use softfault::clock::now_ns;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -82,17 +83,6 @@ pub struct Counters {
     map: MmapRaw,
     file: File,
     threads: usize,
-}
-
-/// Monotonic nanoseconds, the same clock in every process.
-pub fn now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is live and the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Counters {

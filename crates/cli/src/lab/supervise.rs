@@ -1,13 +1,14 @@
 //! The parent's side of a run: a child in a cgroup of its own, watched until it ends, is given up, or a
 //! signal asks for the end.
 
-use super::counters::{Blame, Counters, now_ns};
+use super::counters::{Blame, Counters};
 use super::done::Done;
 use super::group::Group;
 use super::job::Job;
 use super::usage::Usage;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
+use softfault::clock::now_ns;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

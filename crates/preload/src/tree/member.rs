@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::{self, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use core::time::Duration;
 use softfault::LEAST_MEMORY;
+use softfault::clock::now_ns;
 
 const PAGE: u64 = crate::decide::PAGE as u64;
 /// Nobody's.
@@ -38,17 +39,6 @@ pub struct Member {
 
 /// A process that is short looks ten times a second. One that has not looked for so long is stopped, or wants nothing.
 const STOPPED_NS: u64 = 2_000_000_000;
-
-/// Nanoseconds since some moment before.
-pub fn now_ns() -> u64 {
-    let mut time = core::mem::MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: fills the structure; zeros are a valid one.
-    let time = unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
-        time.assume_init()
-    };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
 
 impl Member {
     /// True if it is a process, which may have ended. With the page locked.

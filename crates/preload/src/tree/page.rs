@@ -4,7 +4,7 @@
 //! not. It appears whole, by link(2). The last process takes it away, or the next tree of the same user.
 
 use super::level::level;
-use super::member::{Member, now_ns};
+use super::member::Member;
 use super::robust::{Locked, Robust};
 use crate::call;
 use core::ffi::CStr;
@@ -13,6 +13,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use core::time::Duration;
+use softfault::clock::now_ns;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;

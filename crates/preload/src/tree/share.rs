@@ -5,13 +5,14 @@
 //! short of memory: otherwise each stays where it is.
 
 use super::TreeStats;
-use super::member::{Member, OTHER, SHORT, now_ns};
+use super::member::{Member, OTHER, SHORT};
 use super::page::{LockedPage, Page};
 use super::robust::Locked;
 use crate::inside;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use core::time::Duration;
+use softfault::clock::now_ns;
 use softfault::{Engine, LEAST_MEMORY};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Huge memory over soft page tables: spaces in one process, a pool of its own, bytes by calls.
 
 use super::{HugeFile, HugeSpace};
-use crate::lab::counters::now_ns;
 use crate::lab::huge_pool::HUGE;
+use softfault::clock::now_ns;
 use softfault::policy::Policies;
 use softfault_engine::Clock;
 use softfault_engine::PAGE_SIZE;

@@ -2,10 +2,10 @@
 //! by Zipf's law, until the time is over. Every read is checked, whatever another thread is writing there, and
 //! once the clock has stopped all pages.
 
-use super::super::counters::now_ns;
 use super::super::job::Memory;
 use super::{Bench, STACK, gang};
 use crate::results::row::Waited;
+use softfault::clock::now_ns;
 
 /// Accesses until the time is over; the memory is populated before the clock starts.
 pub fn run(bench: &Bench, memory: Memory) -> Result<(), String> {

@@ -1,11 +1,12 @@
 //! Runs one body on N workers, and on the bystanders that the workload has, and measures from the moment
 //! all are ready until the last worker has ended. Bystanders are stopped then.
 
-use super::super::counters::{Slot, now_ns};
+use super::super::counters::Slot;
 use super::super::stats::EngineStats;
 use super::super::usage::Usage;
 use super::Bench;
 use crate::results::row::{Waited, fine_range_of, range_of};
+use softfault::clock::now_ns;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};

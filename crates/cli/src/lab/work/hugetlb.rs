@@ -12,7 +12,6 @@
 //! last. Those that took long are asked whether the thread slept meanwhile: that is a wait. Soft page tables count the
 //! waits for their locks themselves.
 
-use super::super::counters::now_ns;
 use super::super::engine::{HugeFile, HugeSpace, huge_soft};
 use super::super::huge_pool::HUGE;
 use super::super::job::Start;
@@ -22,6 +21,7 @@ use super::peer::Peer;
 use super::{Bench, STACK, processes};
 use crate::results::on::On;
 use crate::results::row::Waited;
+use softfault::clock::now_ns;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A shorter touch has not slept.

@@ -10,7 +10,6 @@
 //! touch are those of one mapping, whose regions threads take in turn; regions to unmap are dealt out again by address, so that
 //! neighbours are unmapped by other threads at the same time.
 
-use super::super::counters::now_ns;
 use super::super::engine::Anonymous;
 use super::super::fill::PAGE;
 use super::gang::Member;
@@ -18,6 +17,7 @@ use super::meeting::Meeting;
 use super::memory::Toucher;
 use super::{Bench, gang};
 use crate::results::row::Waited;
+use softfault::clock::now_ns;
 use softfault_sim::Verb;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};

@@ -4,12 +4,12 @@
 //! Reads that map nothing know the order beforehand: each run of pages beside each other is a read, and they go by
 //! their place in the file. That is the most that the device can give for these pages.
 
-use super::super::counters::now_ns;
 use super::super::family::Family;
 use super::super::fill::mix;
 use super::super::reader::{Buffer, Source};
 use super::{Bench, gang};
 use crate::results::row::Waited;
+use softfault::clock::now_ns;
 use std::ops::Range;
 
 /// Touches counted at once.

@@ -9,7 +9,6 @@
 //! `own`: a mapping each. `shared`: one mapping for all, made and given up by one of them; each thread has
 //! a part of it.
 
-use super::super::counters::now_ns;
 use super::super::engine::Anonymous;
 use super::super::fill::PAGE;
 use super::gang::Member;
@@ -17,6 +16,7 @@ use super::meeting::Meeting;
 use super::memory::Toucher;
 use super::{Bench, gang};
 use crate::results::row::Waited;
+use softfault::clock::now_ns;
 use std::ops::Range;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -12,7 +12,7 @@
 //! version before it and after it, and the child checks that each page is whole, of one version, and none
 //! older than the first or newer than the second.
 
-use super::super::counters::{Blame, now_ns};
+use super::super::counters::Blame;
 use super::super::engine::wait_for;
 use super::super::job::Memory;
 use super::super::memory::pages::Pages;
@@ -21,6 +21,7 @@ use super::super::usage::peak_rss;
 use super::gang::Member;
 use super::{Bench, STACK, gang};
 use crate::results::row::Waited;
+use softfault::clock::now_ns;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::sleep;

@@ -2,12 +2,12 @@
 //! time; the others touch uniformly random pages of a large file that stays mapped. Each side's waits for
 //! the other shows in both rates and in the longest single waits.
 
-use super::super::counters::now_ns;
 use super::super::fill::{mix, uniform};
 use super::super::reader::Buffer;
 use super::gang::Member;
 use super::{Bench, gang};
 use crate::results::row::Waited;
+use softfault::clock::now_ns;
 
 /// Touches, maps and unmaps until the time is over; the large file is mapped before the clock starts.
 pub fn run(bench: &Bench) -> Result<(), String> {

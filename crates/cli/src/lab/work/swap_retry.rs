@@ -10,7 +10,6 @@
 //! Which pages a round touches depends on the seed and the round's number only, so that the work is the same
 //! for every engine. It is done after a number of rounds, or when the time is over.
 
-use super::super::counters::now_ns;
 use super::super::fill::{PAGE, mix, uniform};
 use super::super::job::{Memory, ROUND_PAGES};
 use super::super::memory::accesses::Accesses;
@@ -20,6 +19,7 @@ use super::memory::Toucher;
 use super::warm_start::{forks, lower_priority};
 use super::{Bench, STACK, gang};
 use crate::results::row::Waited;
+use softfault::clock::now_ns;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;

@@ -11,12 +11,12 @@
 //! takes it: the work is the same for every engine. It is done after a number of rounds, or when the time
 //! is over.
 
-use super::super::counters::now_ns;
 use super::super::fill::{PAGE, mix, uniform};
 use super::super::reader::Buffer;
 use super::gang::Member;
 use super::{Bench, gang};
 use crate::results::row::Waited;
+use softfault::clock::now_ns;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;

@@ -1,6 +1,6 @@
 //! How long a wait may still take.
 
-use std::mem::MaybeUninit;
+use sync::clock::now_ns;
 
 /// A moment of the monotonic clock, nanoseconds.
 #[derive(Debug, Clone, Copy)]
@@ -32,13 +32,4 @@ pub(super) fn timespec(ns: u64) -> libc::timespec {
         tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as libc::c_long,
     }
-}
-
-fn now_ns() -> u64 {
-    let mut now = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the buffer is a timespec; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, now.as_mut_ptr()) };
-    // SAFETY: all zeros are a valid timespec too.
-    let now = unsafe { now.assume_init() };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
