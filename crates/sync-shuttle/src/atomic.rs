@@ -15,15 +15,26 @@ pub fn fence(_order: Ordering) {
 }
 
 macro_rules! atomic {
-    ($name:ident, $value:ty) => {
+    ($name:ident $(<$generic:ident>)?, $value:ty) => {
         /// The core atomic of this name, with a scheduling point before each
         /// access.
-        #[derive(Debug, Default)]
         #[repr(transparent)]
-        pub struct $name(core::sync::atomic::$name);
+        pub struct $name $(<$generic>)? (core::sync::atomic::$name $(<$generic>)?);
+
+        impl $(<$generic>)? core::fmt::Debug for $name $(<$generic>)? {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl $(<$generic>)? Default for $name $(<$generic>)? {
+            fn default() -> Self {
+                Self(Default::default())
+            }
+        }
 
         #[allow(missing_docs)] // As the core ones.
-        impl $name {
+        impl $(<$generic>)? $name $(<$generic>)? {
             pub const fn new(value: $value) -> Self {
                 Self(core::sync::atomic::$name::new(value))
             }
@@ -145,6 +156,7 @@ macro_rules! number {
 }
 
 atomic!(AtomicBool, bool);
+atomic!(AtomicPtr<T>, *mut T);
 number!(AtomicU8, u8);
 number!(AtomicU16, u16);
 number!(AtomicU32, u32);
@@ -161,69 +173,5 @@ impl AtomicBool {
     pub fn fetch_and(&self, value: bool, _order: Ordering) -> bool {
         point();
         self.0.fetch_and(value, SeqCst)
-    }
-}
-
-/// The core atomic of this name, with a scheduling point before each access.
-#[repr(transparent)]
-pub struct AtomicPtr<T>(core::sync::atomic::AtomicPtr<T>);
-
-impl<T> core::fmt::Debug for AtomicPtr<T> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl<T> Default for AtomicPtr<T> {
-    fn default() -> Self {
-        Self::new(core::ptr::null_mut())
-    }
-}
-
-#[allow(missing_docs)] // As the core one.
-impl<T> AtomicPtr<T> {
-    pub const fn new(value: *mut T) -> Self {
-        Self(core::sync::atomic::AtomicPtr::new(value))
-    }
-
-    pub fn get_mut(&mut self) -> &mut *mut T {
-        self.0.get_mut()
-    }
-
-    pub fn load(&self, _order: Ordering) -> *mut T {
-        point();
-        self.0.load(SeqCst)
-    }
-
-    pub fn store(&self, value: *mut T, _order: Ordering) {
-        point();
-        self.0.store(value, SeqCst);
-    }
-
-    pub fn swap(&self, value: *mut T, _order: Ordering) -> *mut T {
-        point();
-        self.0.swap(value, SeqCst)
-    }
-
-    pub fn compare_exchange(
-        &self,
-        current: *mut T,
-        new: *mut T,
-        _success: Ordering,
-        _failure: Ordering,
-    ) -> Result<*mut T, *mut T> {
-        point();
-        self.0.compare_exchange(current, new, SeqCst, SeqCst)
-    }
-
-    /// Never fails for no reason.
-    pub fn compare_exchange_weak(
-        &self,
-        current: *mut T,
-        new: *mut T,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<*mut T, *mut T> {
-        self.compare_exchange(current, new, success, failure)
     }
 }

@@ -36,6 +36,7 @@ pub mod machine;
 pub mod pages;
 #[path = "../../sync-shuttle/src/stage.rs"]
 pub mod stage;
+#[path = "../../sync-std/src/stat.rs"]
 pub mod stat;
 pub mod thread;
 pub mod topology;
