@@ -46,7 +46,7 @@ pub use model::{Model, Shown};
 pub use numbered::Numbered;
 pub use op::{MapAdvice, MemoryVerb, Op, Setting, any_op, any_policies};
 pub use play::{Touched, World, play};
-pub use random::Random;
+pub use random::{Random, mix};
 pub use rig::{Rig, Still, TestFrames, Ticks, run_on};
 pub use runs::{cases, long_run};
 pub use spaces::{Draw, Reads, Stage, play_spaces};

@@ -1,6 +1,7 @@
 //! Machines like another: each cost drawn anew, for bands over costs
 //! that are not known exactly.
 
+use sync::machine::Random;
 use sync::topology::Topology;
 
 /// The topology with each of its costs drawn independently, evenly between
@@ -12,9 +13,9 @@ pub fn vary(topology: &Topology, seed: u64, percent: f64) -> Topology {
     if percent <= 0.0 {
         return varied;
     }
-    let mut state = seed;
+    let mut random = Random::new(seed);
     costs(&mut varied, |_, cost| {
-        let draw = (next(&mut state) >> 11) as f64 / (1u64 << 53) as f64;
+        let draw = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
         let factor = 1.0 + percent / 100.0 * (2.0 * draw - 1.0);
         *cost = (*cost as f64 * factor.max(0.0)).round() as u64;
     });
@@ -123,15 +124,6 @@ pub(crate) fn costs(topology: &mut Topology, mut each: impl FnMut(&'static str, 
         memory.bandwidth,
         memory.remote,
     );
-}
-
-/// SplitMix64: well mixed from any seed, and the same everywhere.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

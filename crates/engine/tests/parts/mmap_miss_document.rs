@@ -7,6 +7,7 @@ use softfault_engine::policy::MissAccounting::{
     self, Baseline, Both, FaultingAddress, IgnoreTried,
 };
 use softfault_engine::readahead::{Found, MmapMiss};
+use softfault_oracle::mix;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -121,10 +122,7 @@ fn read(gib: u64, accounting: MissAccounting, next: impl Fn(u64, u64) -> u64) ->
 }
 
 fn random(touch: u64, file_pages: u64) -> u64 {
-    let mut word = (touch + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (word ^ (word >> 31)) % file_pages
+    mix(touch.wrapping_mul(0x9E37_79B9_7F4A_7C15)) % file_pages
 }
 
 fn stride(stride: u64) -> impl Fn(u64, u64) -> u64 {

@@ -32,6 +32,7 @@ use core::ptr::NonNull;
 
 pub use heap::Heap;
 pub use hot::{HotLine, HotSleep};
+pub use random::{Random, mix};
 pub use run::{Report, run};
 pub use stuck::{Cause, Stuck, Unended};
 pub use thread::{JoinHandle, spawn_named};

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use softfault_engine::page::Advice;
 use softfault_engine::readahead::{Cursor, FOLIO, Limits, Mapped, Plan, ReadAhead, Reads, Touch};
+use softfault_oracle::mix;
 
 /// The page state that a reader met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -295,11 +296,9 @@ pub struct Rng(pub u64);
 
 impl Rng {
     pub fn below(&mut self, end: u64) -> u64 {
+        let drawn = mix(self.0);
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (word ^ (word >> 31)) % end
+        drawn % end
     }
 }
 
