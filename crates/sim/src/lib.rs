@@ -37,4 +37,4 @@ pub use softfault_engine::lock::wait_stats::RANGE_ENDS_US;
 pub use softfault_engine::policy::Policies;
 pub use sync::machine::{Heap, HotLine, HotSleep, Report};
 pub use sync::topology;
-pub use workload::{Zipf, run, run_watched};
+pub use workload::{Zipf, mixed_sizes, run, run_watched};

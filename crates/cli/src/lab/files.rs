@@ -117,23 +117,16 @@ pub fn make_data(
     Ok(made)
 }
 
-/// Sizes of a warm start's files, `total` bytes in all: evenly spread over the orders of magnitude
-/// between the smallest and the largest, in an order that `seed` determines.
+/// Sizes of a warm start's files, `total` bytes in all, as the simulator's are spread.
 pub fn mixed_sizes(total: u64, seed: u64) -> Vec<u64> {
-    let (low, high) = (PAGE as f64, (total / 4).clamp(PAGE, MIXED_MAX) as f64);
-    let orders = (high / low).ln();
+    let largest = (total / 4).clamp(PAGE, MIXED_MAX);
+    let orders = (largest as f64 / PAGE as f64).ln();
     let mean = match orders > 0.0 {
-        true => (high - low) / orders,
-        false => low,
+        true => (largest - PAGE) as f64 / orders,
+        false => PAGE as f64,
     };
     let count = (total as f64 / mean).round().max(1.0) as u64;
-    let size = |number: u64| {
-        let bytes = low * (orders * (number as f64 + 0.5) / count as f64).exp();
-        (bytes as u64).next_multiple_of(PAGE)
-    };
-    let mut numbers: Vec<u64> = (0..count).collect();
-    numbers.sort_by_key(|&number| super::fill::mix(seed ^ super::fill::mix(number)));
-    numbers.into_iter().map(size).collect()
+    softfault_sim::mixed_sizes(count, largest, seed)
 }
 
 /// Makes a file of known data that stays, for many runs with `--file`. It appears under its name only once

@@ -76,13 +76,6 @@ pub struct WaitSnapshot {
     pub ranges: [u64; RANGES],
 }
 
-impl WaitSnapshot {
-    /// Nanoseconds an acquisition waited on average; 0 of none.
-    pub fn average_ns(&self) -> u64 {
-        self.total_ns.checked_div(self.count).unwrap_or(0)
-    }
-}
-
 impl Add for WaitSnapshot {
     type Output = Self;
 

@@ -18,6 +18,7 @@ mod touch;
 mod warm_start;
 mod zipf;
 
+pub use warm_start::mixed_sizes;
 pub use zipf::Zipf;
 
 use crate::job::{Job, Progress, Workload};

@@ -45,14 +45,19 @@ pub fn set_sizes(job: &mut Job) {
 
 /// The sizes of the files, in an order that the seed decides.
 pub fn files(job: &Job) -> Vec<u64> {
-    let orders = (LARGEST as f64 / PAGE as f64).ln();
-    let count = job.files.max(1) as u64;
+    mixed_sizes(job.files.max(1) as u64, LARGEST, job.seed)
+}
+
+/// So many sizes, whole pages: evenly spread over the orders of magnitude between a page and the largest, in an order that
+/// `seed` determines.
+pub fn mixed_sizes(count: u64, largest: u64, seed: u64) -> Vec<u64> {
+    let orders = (largest as f64 / PAGE as f64).ln();
     let size = |number: u64| {
         let share = (number as f64 + 0.5) / count as f64;
         ((PAGE as f64 * (orders * share).exp()) as u64).next_multiple_of(PAGE)
     };
     let mut numbers: Vec<u64> = (0..count).collect();
-    numbers.sort_by_key(|&number| mix(job.seed ^ mix(number)));
+    numbers.sort_by_key(|&number| mix(seed ^ mix(number)));
     numbers.into_iter().map(size).collect()
 }
 
