@@ -229,7 +229,7 @@ fn a_part_that_is_unmapped_comes_back_to_the_budget() {
     map.fill(3);
     let full = engine.stats().resident_bytes;
     // SAFETY: only the rest is looked at.
-    unsafe { map.unmap_part(MIB..5 * MIB) }.unwrap();
+    unsafe { map.give_up_part(MIB..5 * MIB) }.unwrap();
     // One page table went: that of the only range that is covered whole.
     let after = engine.stats().resident_bytes;
     assert_eq!(full - after, (4 * MIB + PAGE) as u64);

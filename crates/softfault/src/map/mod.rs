@@ -205,7 +205,8 @@ impl Mmap {
     ///
     /// # Safety
     /// Nothing uses the part any more.
-    pub(crate) unsafe fn give_up_part(&self, part: Range<usize>) -> io::Result<()> {
+    #[doc(hidden)]
+    pub unsafe fn give_up_part(&self, part: Range<usize>) -> io::Result<()> {
         let addresses = self.addresses(part.clone())?;
         match self.kind() {
             MmapKind::Managed(file) => file.invalidate(addresses),
@@ -219,19 +220,6 @@ impl Mmap {
             MmapKind::Empty => {}
         }
         Ok(())
-    }
-
-    /// Unmaps the pages of a private map that the range touches, for tests of the engine.
-    ///
-    /// # Safety
-    /// Nothing uses the range any more, not even through a slice that contains it.
-    #[doc(hidden)]
-    pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
-        match &mut self.kind {
-            // SAFETY: the caller vouches for it.
-            MmapKind::Private(map) => unsafe { map.unmap_part(range) },
-            _ => Err(FaultError::OutOfRange),
-        }
     }
 
     /// The kind of the map in this process.

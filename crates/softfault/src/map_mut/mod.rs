@@ -264,7 +264,8 @@ impl MmapMut {
     ///
     /// # Safety
     /// Nothing uses the part any more.
-    pub(crate) unsafe fn give_up_part(&self, part: Range<usize>) -> io::Result<()> {
+    #[doc(hidden)]
+    pub unsafe fn give_up_part(&self, part: Range<usize>) -> io::Result<()> {
         let addresses = self.addresses(part)?;
         let pages = whole_pages(&addresses);
         match self.served_by() {
@@ -282,22 +283,6 @@ impl MmapMut {
             ServedBy::Kernel => unsafe { close_part(&pages) },
             ServedBy::Private(_) | ServedBy::Nobody => Ok(()),
         }
-    }
-
-    /// Unmaps the pages that the range touches, for tests of the engine.
-    ///
-    /// # Safety
-    /// Nothing uses the range any more, not even through a slice that contains it.
-    #[doc(hidden)]
-    pub unsafe fn unmap_part(&mut self, range: Range<usize>) -> Result<(), FaultError> {
-        let range = self.addresses(range)?;
-        let pages = whole_pages(&range);
-        if let (Some(managed), false) = (self.engine.inner.managed(), pages.is_empty()) {
-            let _masked = signal::masked();
-            let unmapped = managed.space.munmap(pages, |_, _| {});
-            unmapped.map_err(|_| FaultError::NoMemory)?;
-        }
-        Ok(())
     }
 
     /// The addresses of a range of offsets, if it is within the map.

@@ -222,7 +222,7 @@ impl Memory for Softfault {
             for part in parts {
                 let bytes = (part.start - all.start) * PAGE..(part.end - all.start) * PAGE;
                 // SAFETY: nobody touches pages that are not in `places`.
-                of_map!(map, map => unsafe { map.unmap_part(bytes) }).unwrap();
+                of_map!(map, map => unsafe { map.give_up_part(bytes) }).unwrap();
             }
             true
         });

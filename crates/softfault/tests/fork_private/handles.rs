@@ -93,7 +93,7 @@ fn a_part_that_was_unmapped_stays_so() {
     let engine = engine();
     let mut map = scene(&engine);
     // SAFETY: not looked at any more.
-    unsafe { map.unmap_part(PAGE * 100..PAGE * 200) }.unwrap();
+    unsafe { map.give_up_part(PAGE * 100..PAGE * 200) }.unwrap();
     let status = forked(|| {
         assert_eq!(
             map.populate(PAGE * 150..PAGE * 151).unwrap_err(),
