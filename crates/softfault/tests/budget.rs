@@ -3,10 +3,9 @@
 mod child;
 mod files;
 
-use files::{byte_at, check, made_file};
+use files::{byte_at, check, made_file, map};
 use softfault::{Advice, Engine, FaultError, LEAST_MEMORY, Mmap};
 use softfault_oracle::Finally;
-use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -22,11 +21,6 @@ fn within(parent: &Engine, megabytes: usize) -> io::Result<Engine> {
         .memory(megabytes * MIB)
         .within(parent)
         .build()
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: nobody writes to the file.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 fn read_all(map: &Mmap) {

@@ -5,11 +5,10 @@ mod child;
 mod files;
 
 use child::{forked, start, wait};
-use files::{byte_at, check, made_file};
+use files::{byte_at, check, made_file, map};
 use softfault::{Engine, Fallback, Faults, Mmap, Swap};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Store, StoreError};
-use std::fs::File;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -22,11 +21,6 @@ fn engine() -> Engine {
         .memory(BUDGET)
         .faults(Faults::Threads);
     builder.build().unwrap()
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: nobody writes to the file.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 /// Runs each of `scenarios` in a process of its own, and ends each that hangs.

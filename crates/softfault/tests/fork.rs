@@ -4,19 +4,13 @@ mod child;
 mod files;
 
 use child::{assert_exit, forked, run, scenario};
-use files::{check, made_file};
+use files::{check, made_file, map};
 use softfault::{Engine, Mmap};
 use softfault_oracle::Finally;
-use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 const LEN: usize = 8 << 20;
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: nobody writes to the file.
-    unsafe { engine.map(file) }.unwrap()
-}
 
 fn scene(name: &str) -> (Engine, Mmap) {
     let file = made_file(name, LEN);

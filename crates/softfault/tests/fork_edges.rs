@@ -3,6 +3,7 @@
 mod child;
 mod files;
 mod filter;
+mod nobody;
 
 use child::{assert_exit, forked, wait};
 use core::future::Future;
@@ -494,11 +495,7 @@ fn a_process_that_gave_up_its_rights_forks() {
     let status = forked(|| {
         std::os::unix::fs::chroot(&empty).unwrap();
         std::env::set_current_dir("/").unwrap();
-        // SAFETY: gives rights up.
-        unsafe {
-            assert_eq!(libc::setgid(65534), 0);
-            assert_eq!(libc::setuid(65534), 0);
-        }
+        nobody::become_nobody();
         assert_eq!((map[0], map[PAGE]), (7, 0));
         forked(|| {
             assert_eq!((map[2 * PAGE], map[3 * PAGE]), (7, 0));

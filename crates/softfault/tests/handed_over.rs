@@ -3,20 +3,17 @@
 
 mod child;
 mod files;
+mod private_parts;
 mod store_scene;
 mod swap_scene;
 
 use files::{byte_at, made_file};
+use private_parts::{MEMORY, PAGE, PAGES, addresses, place, word, write};
 use softfault::{Advice, Engine, Faults, MmapMut, MmapOptions, Swap, UncheckedAdvice};
 use std::ops::Range;
 use std::sync::Arc;
-use store_scene::PAGE;
 use swap_scene::disk;
 use swap_scene::failing::Failing;
-
-const MEMORY: usize = 8 << 20;
-/// Pages of the maps: more than the budget has room for.
-const PAGES: usize = 3 * MEMORY / PAGE;
 
 /// An engine with swap that can fail. Faults are served by threads, as where the program is not to know of them.
 fn engine() -> (Engine, Arc<Failing>) {
@@ -27,33 +24,10 @@ fn engine() -> (Engine, Arc<Failing>) {
     (builder.build().unwrap(), device)
 }
 
-fn word(page: usize, version: usize) -> u64 {
-    ((page + PAGES * version) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
-}
-
-/// The word in the middle of a page, wherever it is served from.
-fn place(start: usize, page: usize) -> *mut u64 {
-    (start + page * PAGE + PAGE / 2) as *mut u64
-}
-
-fn write(start: usize, pages: Range<usize>, version: usize) {
-    for page in pages {
-        // SAFETY: mapped, and nobody has a reference to it.
-        unsafe { place(start, page).write_volatile(word(page, version)) };
-    }
-}
-
+/// Each page has its word of `version`.
 #[track_caller]
 fn check(start: usize, pages: Range<usize>, version: usize) {
-    for page in pages {
-        // SAFETY: as above.
-        let found = unsafe { place(start, page).read_volatile() };
-        assert_eq!(found, word(page, version), "page {page}");
-    }
-}
-
-fn addresses(start: usize, pages: &Range<usize>) -> Range<usize> {
-    start + pages.start * PAGE..start + pages.end * PAGE
+    private_parts::check(start, pages, |page| word(page, version));
 }
 
 fn anonymous(engine: &Engine) -> (MmapMut, usize) {

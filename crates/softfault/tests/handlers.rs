@@ -4,7 +4,7 @@ mod child;
 mod files;
 
 use child::{assert_exit, forked};
-use files::{check, made_file};
+use files::{check, made_file, map};
 use softfault::{Engine, Mmap};
 use softfault_engine::PAGE_SIZE;
 use std::fs::File;
@@ -16,11 +16,6 @@ const PAGES: usize = 64;
 
 fn engine() -> Engine {
     files::engine(8 << 20)
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: nobody writes to the file.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 /// An engine and a map, of which nothing was touched.

@@ -2,6 +2,7 @@
 
 mod child;
 mod huge_scene;
+mod nobody;
 
 use child::{forked, succeeds};
 use huge_scene::{PAGE, Pool, each, memory, touch, unreserved, write};
@@ -166,14 +167,7 @@ fn another_program_gets_it_as_a_descriptor() {
 fn an_ordinary_user_has_it_too() {
     each(4, |backing| {
         let status = forked(|| {
-            const NOBODY: u32 = 65534;
-            // SAFETY: changes the user of this process, if it may; otherwise it is an ordinary user's.
-            unsafe {
-                libc::setgroups(0, core::ptr::null());
-                libc::setgid(NOBODY);
-                libc::setuid(NOBODY);
-                assert_ne!(libc::geteuid(), 0);
-            }
+            nobody::become_nobody();
             let memory = memory(backing, 4);
             let map = memory.map().unwrap();
             assert!(map.is_managed());

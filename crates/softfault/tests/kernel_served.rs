@@ -5,21 +5,14 @@ mod child;
 mod write_scene;
 
 use child::forked;
-use softfault::{Engine, Faults, Mmap, MmapOptions, OnTruncate, Reads};
+use softfault::{Engine, Faults, MmapOptions, OnTruncate, Reads};
 use softfault_oracle::{Finally, Random};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use write_scene::{PAGE, Scratch};
-
-/// Counts are the whole process's: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use write_scene::{PAGE, Scratch, alone, read as map};
 
 /// A file of so many pages, of which each has its number at its front and its end.
 fn numbered(name: &str, pages: usize) -> Scratch {
@@ -65,11 +58,6 @@ fn check(map: &[u8], page: usize) {
 fn engine(reads: Reads) -> Engine {
     let builder = Engine::builder().memory(16 << 20).reads(reads);
     builder.small_maps(0).build().unwrap()
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: nobody writes to it.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 /// True if the page cache tells which pages it has, and there is room here, so that the kernel is asked.

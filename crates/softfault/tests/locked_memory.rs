@@ -5,10 +5,10 @@ mod files;
 mod nobody;
 mod proc;
 
-use files::{byte_at, made_file};
+use files::{byte_at, made_file, map};
 use nobody::{become_nobody, is_root};
 use proc::status;
-use softfault::{Engine, LEAST_MEMORY, Mmap, Swap};
+use softfault::{Engine, LEAST_MEMORY, Swap};
 use std::fs::File;
 
 const PAGE: usize = 4096;
@@ -48,11 +48,6 @@ fn limit(resource: Resource, bytes: usize) {
         limit.rlim_cur = limit.rlim_max.min(bytes as u64);
         assert_eq!(libc::setrlimit(resource, &limit), 0);
     }
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: nobody writes to the file.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 /// Reads a byte of every page.

@@ -6,9 +6,9 @@ mod files;
 mod proc;
 
 use child::{command, scenario};
-use files::{byte_at, check, made_file, path};
+use files::{byte_at, check, made_file, map, path};
 use proc::machine;
-use softfault::{Advice, AsyncReads, Engine, Mmap, Reads};
+use softfault::{Advice, AsyncReads, Engine, Reads};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -26,11 +26,6 @@ fn engine(reads: Reads) -> Engine {
         .memory(BUDGET)
         .reads(reads);
     builder.build().expect("an engine")
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: written bytes are looked for.
-    unsafe { engine.map(file) }.expect("mapped")
 }
 
 /// A file of known bytes, with a name for other processes, and nothing of it in the page cache.

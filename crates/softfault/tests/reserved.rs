@@ -2,15 +2,13 @@
 //! alone. For programs that take over mapped memory by themselves.
 
 mod child;
+mod private_parts;
 
 use core::ffi::c_void;
+use private_parts::{MEMORY, PAGE, PAGES, addresses, check, word, write};
 use softfault::{Engine, Faults, MmapMut, Swap, UncheckedAdvice};
 use std::ops::Range;
 
-const PAGE: usize = 4096;
-const MEMORY: usize = 8 << 20;
-/// Pages of a reservation: three times what the budget has room for.
-const PAGES: usize = 3 * MEMORY / PAGE;
 const SPAN: usize = 2 << 20;
 
 fn engine() -> Engine {
@@ -30,10 +28,6 @@ fn reserve() -> usize {
     (start as usize).next_multiple_of(SPAN)
 }
 
-fn addresses(start: usize, pages: &Range<usize>) -> Range<usize> {
-    start + pages.start * PAGE..start + pages.end * PAGE
-}
-
 fn over(engine: &Engine, start: usize) -> MmapMut {
     // SAFETY: the test's own address space.
     unsafe { MmapMut::over_reserved(engine, &addresses(start, &(0..PAGES))) }.unwrap()
@@ -42,30 +36,6 @@ fn over(engine: &Engine, start: usize) -> MmapMut {
 fn take(map: &MmapMut, start: usize, pages: Range<usize>) {
     // SAFETY: nobody uses the part.
     unsafe { map.take_part(&addresses(start, &pages)) }.unwrap();
-}
-
-fn word(page: usize, version: usize) -> u64 {
-    ((page + PAGES * version) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
-}
-
-fn place(start: usize, page: usize) -> *mut u64 {
-    (start + page * PAGE + PAGE / 2) as *mut u64
-}
-
-fn write(start: usize, pages: Range<usize>, version: usize) {
-    for page in pages {
-        // SAFETY: mapped, and nobody has a reference to it.
-        unsafe { place(start, page).write_volatile(word(page, version)) };
-    }
-}
-
-#[track_caller]
-fn check(start: usize, pages: Range<usize>, is: impl Fn(usize) -> u64) {
-    for page in pages {
-        // SAFETY: as above.
-        let found = unsafe { place(start, page).read_volatile() };
-        assert_eq!(found, is(page), "page {page}");
-    }
 }
 
 /// True if the kernel may read there: it looks at the protection as a load does.

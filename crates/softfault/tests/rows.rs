@@ -5,9 +5,9 @@ mod files;
 mod proc;
 
 use child::{dies_of, forked, scenario, succeeds};
-use files::{byte_at, made_file};
+use files::{byte_at, made_file, map};
 use softfault::{Engine, Faults, Mmap, Stats};
-use std::fs::{File, read_to_string};
+use std::fs::read_to_string;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
@@ -29,11 +29,6 @@ fn engine(faults: Faults) -> Option<Engine> {
         }
         Err(error) => panic!("{error}"),
     }
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: nobody writes to the file.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 /// True if the kernel can move huge pages, and this process has more than a few: the kernel gives what it has at the

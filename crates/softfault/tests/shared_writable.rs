@@ -11,17 +11,10 @@ use softfault::{
 use softfault_oracle::Random;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use write_scene::{PAGE, Scratch, byte, read};
+use write_scene::{PAGE, Scratch, alone, byte, read};
 
 const PAGES: usize = 512;
-
-/// Counts are the whole process's: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A file of bytes that are 1.
 fn ones(name: &str) -> Scratch {

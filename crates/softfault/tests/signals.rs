@@ -3,22 +3,16 @@
 mod child;
 mod files;
 
-use files::{byte_at, check, made_file};
+use files::{byte_at, check, made_file, map};
 use softfault::{Advice, AsyncReads, Engine, LEAST_MEMORY, Mmap};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Store, StoreError};
-use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
 
 fn engine() -> Engine {
     files::engine(8 << 20)
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: nobody writes to the file.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 fn install(signal: i32, flags: i32, handler: usize) {

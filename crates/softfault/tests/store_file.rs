@@ -1,6 +1,7 @@
 //! Files as stores: their bytes, how they are opened, and their versions.
 
 mod child;
+mod nobody;
 mod store_scene;
 
 use std::fs::{File, OpenOptions};
@@ -243,16 +244,7 @@ fn a_deleted_file_is_opened_anew() {
 /// that went wrong.
 fn without_rights(file: &File, mode: Mode, hole: bool) -> i32 {
     let before = position_and_flags(file);
-    // SAFETY: no memory involved but an empty list.
-    unsafe {
-        if libc::geteuid() == 0
-            && (libc::setgroups(0, std::ptr::null()) != 0
-                || libc::setgid(65534) != 0
-                || libc::setuid(65534) != 0)
-        {
-            return 1;
-        }
-    }
+    nobody::become_nobody();
     let Ok(store) = FileStore::open(file.as_fd(), None) else {
         return 2;
     };

@@ -5,10 +5,9 @@ mod each_way;
 mod files;
 
 use each_way::alone;
-use files::{byte_at, made_file};
-use softfault::{Compression, Engine, LEAST_MEMORY, Mmap, Swap};
+use files::{byte_at, made_file, map};
+use softfault::{Compression, Engine, LEAST_MEMORY, Swap};
 use softfault_engine::policy::{MissAccounting, Policies};
-use std::fs::File;
 
 const PAGE: usize = 4096;
 /// Of a new enough system, in the order of their numbers (`asm-generic/mman-common.h`).
@@ -29,11 +28,6 @@ fn engine_with(compression: Compression) -> Engine {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
     let builder = Engine::builder().by_kernel(false).memory(LEAST_MEMORY);
     builder.swap(swap.compression(compression)).build().unwrap()
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: nobody writes to the file.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 /// Gives advice as a program that knows nothing of us; whether the kernel took it.

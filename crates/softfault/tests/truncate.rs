@@ -3,7 +3,7 @@
 mod child;
 mod files;
 
-use files::{byte_at, check, made_file, path};
+use files::{byte_at, check, made_file, map, path};
 use softfault::{Engine, FaultError, Mmap, OnTruncate};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,11 +12,6 @@ const PAGE: usize = 4096;
 
 fn engine() -> Engine {
     files::engine(16 << 20)
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: the bytes that it shows while others write are the subject of the test.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 fn byte(map: &Mmap, offset: usize) -> u8 {

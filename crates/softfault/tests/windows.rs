@@ -5,7 +5,7 @@ mod child;
 mod files;
 mod proc;
 
-use files::{byte_at, check, made_file, path};
+use files::{byte_at, check, made_file, map, path};
 use proc::status;
 use softfault::{Engine, Mmap};
 use std::fs::File;
@@ -15,11 +15,6 @@ const PAGE: usize = 4096;
 
 fn engine(megabytes: usize) -> Engine {
     files::engine(megabytes << 20)
-}
-
-fn map(engine: &Engine, file: &File) -> Mmap {
-    // SAFETY: changes are a part of the tests.
-    unsafe { engine.map(file) }.unwrap()
 }
 
 fn check_all(map: &Mmap) {

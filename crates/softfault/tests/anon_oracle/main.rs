@@ -24,6 +24,7 @@ mod softfault_side;
 mod wire;
 mod world;
 
+use child::alone;
 use kernel::Kernel;
 use places::PAGE;
 use proptest::prelude::*;
@@ -63,15 +64,6 @@ fn config(cases: u32) -> ProptestConfig {
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct(kept))),
         max_shrink_iters: 3000,
         ..ProptestConfig::default()
-    }
-}
-
-/// Runs a test in a process of its own: its engines are inherited by each child, and so
-/// would those of other tests be.
-fn alone(test: &str, run: impl FnOnce()) {
-    match child::scenario() {
-        Some(_) => run(),
-        None => child::succeeds(test, "alone"),
     }
 }
 

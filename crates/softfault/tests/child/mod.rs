@@ -44,6 +44,15 @@ pub fn succeeds(test: &str, name: &str) {
     assert!(said.contains("1 passed"), "{name} ran no test");
 }
 
+/// Runs a test in a process of its own: a fork of another test would take its engines along.
+#[track_caller]
+pub fn alone(test: &str, run: impl FnOnce()) {
+    match scenario() {
+        Some(_) => run(),
+        None => succeeds(test, "alone"),
+    }
+}
+
 /// Runs `test` again as `name`, which has to die of `signal`.
 #[track_caller]
 pub fn dies_of(signal: i32, test: &str, name: &str) {

@@ -2,8 +2,8 @@
 
 #![allow(dead_code)]
 
-use softfault::Engine;
 use softfault::soft::SoftEngine;
+use softfault::{Engine, Mmap};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
@@ -53,6 +53,12 @@ pub fn made_file(name: &str, bytes: usize) -> File {
     file.sync_all().unwrap();
     std::fs::remove_file(&path).unwrap();
     file
+}
+
+/// A map of a file of the test's own.
+pub fn map(engine: &Engine, file: &File) -> Mmap {
+    // SAFETY: nobody writes to the file, or the test looks for what is written.
+    unsafe { engine.map(file) }.unwrap()
 }
 
 /// A file without a name with these bytes, in the folder for temporary files, whose disk or memory it is on.

@@ -1,7 +1,7 @@
 //! Parents and children that end in either order, and the memory that stays behind.
 
-use crate::child::{assert_exit, forked, start, wait};
-use crate::scene::{BUDGET, PAGE, PAGES, alone, check, check_scene, engine, scene, write};
+use crate::child::{alone, assert_exit, forked, start, wait};
+use crate::scene::{BUDGET, PAGE, PAGES, check, check_scene, engine, scene, write};
 use softfault::{Engine, FaultError, Swap};
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};

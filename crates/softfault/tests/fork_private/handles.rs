@@ -91,7 +91,7 @@ fn an_engine_without_memory_and_one_of_the_childs_own() {
 #[test]
 fn a_part_that_was_unmapped_stays_so() {
     let engine = engine();
-    let mut map = scene(&engine);
+    let map = scene(&engine);
     // SAFETY: not looked at any more.
     unsafe { map.give_up_part(PAGE * 100..PAGE * 200) }.unwrap();
     let status = forked(|| {

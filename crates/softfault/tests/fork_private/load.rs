@@ -1,7 +1,7 @@
 //! Forks of a process whose threads write, evict, map and unmap.
 
-use crate::child::{assert_exit, forked};
-use crate::scene::{BUDGET, PAGE, WORDS, alone, check, check_rest, engine, read, word, write};
+use crate::child::{alone, assert_exit, forked};
+use crate::scene::{BUDGET, PAGE, WORDS, check, check_rest, engine, read, word, write};
 use softfault::MmapMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 

@@ -1,7 +1,7 @@
 //! Children that run no fork handlers, and those that exec at once.
 
-use crate::child::{assert_exit, forked, wait};
-use crate::scene::{PAGE, PAGES, alone, assert_segv, check_scene, engine, scene, write};
+use crate::child::{alone, assert_exit, forked, wait};
+use crate::scene::{PAGE, PAGES, assert_segv, check_scene, engine, scene, write};
 use softfault::MmapMut;
 
 /// Forks without anybody knowing.

@@ -94,13 +94,3 @@ pub fn assert_segv(status: i32) {
         "status {status:#x}"
     );
 }
-
-/// Runs a test in a process of its own: forks of other tests would concern its
-/// engines too.
-#[track_caller]
-pub fn alone(test: &str, run: impl FnOnce()) {
-    match crate::child::scenario() {
-        Some(_) => run(),
-        None => crate::child::succeeds(test, "alone"),
-    }
-}

@@ -6,8 +6,15 @@ use softfault::{Coherence, Engine, Mmap, MmapMut};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub const PAGE: usize = 4096;
+
+/// Counts are the whole process's: one test at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A file that goes with this.
 pub struct Scratch(pub PathBuf);
