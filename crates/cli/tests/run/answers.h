@@ -1,4 +1,4 @@
-/* The file of a program with cases (run_case.h), and what the cases print. */
+/* The file of a program with cases (run_case.h), what the cases print, and words that tell where they are. */
 static const char *path;
 static int fd;
 static size_t size;
@@ -9,10 +9,17 @@ static void answer(const char *what, long answered)
     fflush(stdout);
 }
 
-static size_t sum(const unsigned char *bytes, size_t count)
+static size_t sum(const void *of, size_t count)
 {
+    const unsigned char *bytes = of;
     size_t all = 0;
     for (size_t i = 0; i < count; i++)
         all = all * 31 + bytes[i];
     return all;
+}
+
+static uint64_t word(size_t at, uint64_t seed)
+{
+    uint64_t x = (at + 1) * 0x9E3779B97F4A7C15u ^ seed * 0xD1B54A32D192ED03u;
+    return x ^ x >> 29;
 }

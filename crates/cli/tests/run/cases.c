@@ -21,19 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-static const char *path;
-static int fd;
-static size_t size;
-static const size_t MIB = 1 << 20;
+#include "answers.h"
 
-static uint64_t sum(const unsigned char *bytes, size_t count)
-{
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < count; i += 61)
-        hash = (hash ^ bytes[i]) * 1099511628211u;
-    return hash;
-}
+extern char **environ;
+static const size_t MIB = 1 << 20;
 
 static void show(const char *what, const unsigned char *bytes, size_t count)
 {
@@ -51,11 +42,6 @@ static unsigned char *map(size_t bytes, int protection, int flags, off_t offset)
 }
 
 static unsigned char *whole(void) { return map(size, PROT_READ, MAP_SHARED, 0); }
-
-static void answer(const char *what, int answered)
-{
-    printf("%s %d %s\n", what, answered, answered < 0 ? strerror(errno) : "");
-}
 
 static sigjmp_buf back;
 static volatile sig_atomic_t caught;

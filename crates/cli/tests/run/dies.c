@@ -1,7 +1,9 @@
 /* Ways to die of SIGBUS: `dies CASE FILE`. Whoever does not is ended by SIGALRM. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "answers.h"
+
 #define PAGE ((size_t)4096)
 
-static const char *path;
-static int fd;
-static size_t size;
 static volatile unsigned char *bytes;
 
 static void take(void)

@@ -42,11 +42,11 @@ mod writes;
 
 use softfault_skip::skipped;
 use stats::ProcessStats;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Bytes of the file that the cases map: more than the budget, and no whole number of pages.
 pub const BYTES: usize = (24 << 20) + 100;
@@ -229,6 +229,39 @@ pub fn same_each_way(
         assert_same(&with, &without, how);
         check(&stats::read(&written), how);
     }
+}
+
+/// A case of a program that is compiled once for all of its cases: it prints the same each way as without softfault. It may take
+/// large memory and, if `bytes` is given, a file of so many as its last argument. `check` gets the statistics of its first process.
+pub fn same_case(
+    source: &str,
+    case: &str,
+    (bytes, swap): (Option<usize>, &str),
+    check: impl Fn(&ProcessStats, &str),
+) {
+    static PROGRAMS: Mutex<BTreeMap<String, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+    let stem = source.trim_end_matches(".c");
+    let program = {
+        let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        let compiled = || compile(source, &directory("programs").join(stem), &[]);
+        let program = programs.entry(source.to_owned()).or_insert_with(compiled);
+        program.clone()
+    };
+    let Some(program) = program else {
+        return;
+    };
+    let directory = directory(&format!("{stem}-{case}"));
+    let data = bytes.map(|bytes| file(&directory, bytes));
+    let swap = format!("{}:{swap}", directory.display());
+    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
+    // A touch that waits for ever ends, too.
+    let mut command: Vec<&OsStr> = vec!["timeout".as_ref(), "300".as_ref()];
+    command.extend([program.as_ref(), OsStr::new(case)]);
+    command.extend(data.as_deref().map(Path::as_os_str));
+    same_each_way(&directory, &command, &options, |stats, how| {
+        // Its children have ended before, and report too where they have its memory.
+        check(stats.last().expect("a report"), how);
+    });
 }
 
 pub fn assert_same(with: &Output, without: &Output, what: &str) {

@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 
+#include "answers.h"
 #include "touch.h"
 
 #define UNIT ((size_t)1 << 20)
@@ -17,11 +19,6 @@
 static unsigned char *anon(void *at, size_t bytes, int flags)
 {
     return mmap(at, bytes, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-}
-
-static void answer(const char *what, long answered)
-{
-    printf("%s %ld %s\n", what, answered, answered < 0 ? strerror(errno) : "");
 }
 
 static size_t wrong(const unsigned char *bytes, size_t count, int expected)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,13 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "answers.h"
+
 #define BYTES ((size_t)16 << 20)
 static void *const NOWHERE = (void *)8;
-
-static void answer(const char *what, long answered)
-{
-    printf("%s %ld %s\n", what, answered, answered < 0 ? strerror(errno) : "");
-}
 
 static void handle(int signal) {}
 

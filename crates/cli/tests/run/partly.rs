@@ -1,22 +1,10 @@
 //! Private memory of which a part is protected, or lies behind the end of its file, or where something else was: `partly.c`.
 
+use crate::same_case;
 use crate::stats::ProcessStats;
-use crate::{compile, directory, file, same_each_way};
 
 fn same_by(case: &str, check: impl Fn(&ProcessStats, &str)) {
-    let directory = directory(&format!("partly-{case}"));
-    let Some(program) = compile("partly.c", &directory.join("program"), &[]) else {
-        return;
-    };
-    let data = file(&directory, 4 << 20);
-    let swap = format!("{}:100M", directory.display());
-    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
-    let command = [program.as_ref(), case.as_ref(), data.as_ref()];
-    same_each_way(&directory, &command, &options, |stats, how| {
-        // Its children have ended before, and report too where they have its memory.
-        let of_the_first = stats.last().expect("a report");
-        check(of_the_first, how);
-    });
+    same_case("partly.c", case, (Some(4 << 20), "100M"), check);
 }
 
 fn same(case: &str, handed_back: u64) {

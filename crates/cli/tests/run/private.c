@@ -36,9 +36,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-static const char *path;
-static int fd;
-static size_t size;
+#include "answers.h"
+
 #define UNIT ((size_t)512 << 10)
 #define PAGE 4096
 #define ANON (32 * UNIT)
@@ -58,17 +57,6 @@ static void *map(size_t bytes, int protection, int flags, int of)
 
 static uint64_t *anon(size_t bytes) { return map(bytes, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1); }
 static unsigned char *copy(void) { return map(size, BOTH, MAP_PRIVATE, fd); }
-
-static void answer(const char *what, int answered)
-{
-    printf("%s %d %s\n", what, answered, answered < 0 ? strerror(errno) : "");
-}
-
-static uint64_t word(size_t at, uint64_t seed)
-{
-    uint64_t x = (at + 1) * 0x9E3779B97F4A7C15u ^ seed * 0xD1B54A32D192ED03u;
-    return x ^ x >> 29;
-}
 
 static void fill(uint64_t *words, size_t bytes, uint64_t seed)
 {
@@ -99,14 +87,6 @@ static size_t nonzero(const void *at, size_t bytes)
     for (size_t i = 0; i < bytes / 8; i++)
         count += ((const uint64_t *)at)[i] != 0;
     return count;
-}
-
-static uint64_t sum(const void *at, size_t count)
-{
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ ((const unsigned char *)at)[i]) * 1099511628211u;
-    return hash;
 }
 
 static void show(const char *what, const void *at, size_t count) { printf("%s %016llx\n", what, (unsigned long long)sum(at, count)); }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "answers.h"
+
 #define PAGE ((size_t)4096)
 #define BOTH (PROT_READ | PROT_WRITE)
 #define OWN (MAP_PRIVATE | MAP_ANONYMOUS)
-
-static const char *path;
-static int fd;
-static size_t size;
 
 /* The limit below is none for who may lock what he likes. Before anything is mapped, so that no thread or process of softfault
    may either. */

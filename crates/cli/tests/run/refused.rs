@@ -1,27 +1,13 @@
 //! Calls on taken memory for which the kernel refuses new mappings: `refused.c`.
 
-use crate::{compile, directory, file, same_each_way};
+use crate::same_case;
 
 /// More than the budget, which is less than is mapped.
 const BYTES: usize = 40 << 20;
 
 fn same(case: &str) {
-    let directory = directory(&format!("refused-{case}"));
-    let Some(program) = compile("refused.c", &directory.join("program"), &[]) else {
-        return;
-    };
-    let data = file(&directory, BYTES);
-    let swap = format!("{}:200M", directory.display());
-    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
-    // A touch that waits for ever ends, too.
-    let command = ["timeout", "300"].map(AsRef::as_ref);
-    let command = [
-        &command[..],
-        &[program.as_ref(), case.as_ref(), data.as_ref()],
-    ]
-    .concat();
-    same_each_way(&directory, &command, &options, |stats, how| {
-        assert!(stats.last().expect("its own").taken() > 0, "{how}");
+    same_case("refused.c", case, (Some(BYTES), "200M"), |stats, how| {
+        assert!(stats.taken() > 0, "{how}");
     });
 }
 

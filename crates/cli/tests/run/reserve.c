@@ -16,9 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *path;
-static int fd;
-static size_t size;
+#include "answers.h"
+
 #define PAGE 4096
 #define MB ((size_t)1 << 20)
 #define BOTH (PROT_READ | PROT_WRITE)
@@ -53,14 +52,6 @@ static void uncommit(place at, size_t bytes)
 {
     if (must(mmap(at, bytes, PROT_NONE, ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0), "uncommit") != at)
         printf("uncommitted elsewhere\n");
-}
-
-static void answer(const char *what, int answered) { printf("%s %d %s\n", what, answered, answered < 0 ? strerror(errno) : ""); }
-
-static uint64_t word(size_t at, uint64_t seed)
-{
-    uint64_t x = (at + 1) * 0x9E3779B97F4A7C15u ^ seed * 0xD1B54A32D192ED03u;
-    return x ^ x >> 29;
 }
 
 static void fill(place at, size_t bytes, uint64_t seed)
