@@ -2,9 +2,9 @@
 
 use super::check::{Check, Tried, Whereabouts};
 use super::machine;
-use super::memory::Memory;
 use super::place::PAGE;
 use crate::figure::figure;
+use softfault_sim::calibrate::memory::Memory;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -37,10 +37,10 @@ fn unmap_two_ranges() -> io::Result<()> {
     }
     // SAFETY: the descriptor is new, so it is nobody else's.
     let ourselves = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-    let memory = Memory::map(4 * PAGE)?;
+    let memory = Memory::map(4 * PAGE, false)?;
     (0..4).for_each(|page| memory.write(page * PAGE, 1));
     let ranges = [0, 2 * PAGE].map(|offset| libc::iovec {
-        iov_base: memory.at(offset) as *mut libc::c_void,
+        iov_base: memory.at(offset).cast(),
         iov_len: PAGE,
     });
     // SAFETY: both ranges are of our mapping, whose bytes nobody has a reference to.

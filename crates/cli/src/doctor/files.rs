@@ -2,9 +2,9 @@
 
 use super::check::{Check, Tried, Whereabouts};
 use super::machine;
-use super::memory::Memory;
 use super::place::{PAGE, Place, contents, file_system};
 use softfault::store::{FileStore, Mode, WhyBuffered};
+use softfault_sim::calibrate::memory::Memory;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
@@ -73,9 +73,9 @@ fn read(file: &File) -> io::Result<()> {
         .read(true)
         .custom_flags(libc::O_DIRECT)
         .open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let page = Memory::map(PAGE)?;
+    let page = Memory::map(PAGE, false)?;
     // SAFETY: the page is writable for its length.
-    let read = unsafe { libc::pread(direct.as_raw_fd(), page.at(0) as *mut libc::c_void, PAGE, 0) };
+    let read = unsafe { libc::pread(direct.as_raw_fd(), page.at(0).cast(), PAGE, 0) };
     if read < 0 {
         return Err(io::Error::last_os_error());
     }

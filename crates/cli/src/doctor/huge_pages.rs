@@ -1,9 +1,9 @@
 //! Huge pages: transparent ones for frames, and those of the pool.
 
 use super::check::{Check, Tried, Whereabouts};
-use super::memory::Memory;
 use super::place::PAGE;
 use crate::figure::figure;
+use softfault_sim::calibrate::memory::Memory;
 use std::fs;
 use std::io;
 
@@ -58,7 +58,7 @@ fn is_off_for_us() -> bool {
 
 /// Whether a touch of memory that wants huge pages makes one.
 fn try_one() -> io::Result<bool> {
-    let memory = Memory::map(2 * HUGE)?;
+    let memory = Memory::map(2 * HUGE, false)?;
     let offset = memory.aligned(HUGE);
     if memory.advise(offset, HUGE, libc::MADV_HUGEPAGE).is_err() {
         return Ok(false);

@@ -10,7 +10,6 @@ mod files;
 mod huge_pages;
 mod limits;
 mod machine;
-mod memory;
 mod memory_cgroup;
 mod pagemap_scan;
 mod place;

@@ -3,8 +3,8 @@
 
 use super::check::{Check, Tried, Whereabouts};
 use super::machine;
-use super::memory::Memory;
 use super::place::PAGE;
+use softfault_sim::calibrate::memory::Memory;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -63,7 +63,7 @@ struct Region {
 /// Touches two of four pages and looks for exactly them.
 fn try_it() -> io::Result<()> {
     let pagemap = File::open("/proc/self/pagemap")?;
-    let memory = Memory::map(4 * PAGE)?;
+    let memory = Memory::map(4 * PAGE, false)?;
     memory.write(PAGE, 1);
     memory.write(2 * PAGE, 1);
     let mut regions = [Region::default(); 4];

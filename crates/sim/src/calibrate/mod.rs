@@ -10,12 +10,12 @@ mod cpus;
 mod disk;
 mod faults;
 mod lines;
-mod memory;
+pub mod memory;
 mod pages;
 mod sample;
 mod shared;
 mod threads;
-mod uffd;
+pub mod uffd;
 
 use cpus::Distance;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! userfaultfd(2) as far as it is measured; numbers from
+//! userfaultfd(2) as far as it is measured or tried; numbers from
 //! `uapi/linux/userfaultfd.h`.
 
 use super::memory::Memory;
@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const USER_MODE_ONLY: i32 = 1;
 const API: u64 = 0xAA;
-/// A fault raises SIGBUS in the faulting thread.
-const FEATURE_SIGBUS: u64 = 1 << 7;
+/// A fault raises SIGBUS in the faulting thread (Linux 4.14).
+pub const FEATURE_SIGBUS: u64 = 1 << 7;
 const MODE_MISSING: u64 = 1;
 /// Nobody waits in SIGBUS mode.
 const DONTWAKE: u64 = 1;
@@ -20,6 +20,14 @@ const fn request(number: u64, words: u64) -> u64 {
 
 /// One in SIGBUS mode, with all of `memory` registered for missing pages.
 pub fn over(memory: &Memory) -> io::Result<OwnedFd> {
+    let fd = open()?;
+    enable(&fd, FEATURE_SIGBUS)?;
+    register(&fd, memory)?;
+    Ok(fd)
+}
+
+/// Opens one for faults of user mode, as the library does.
+pub fn open() -> io::Result<OwnedFd> {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | USER_MODE_ONLY;
     // SAFETY: makes a file descriptor.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
@@ -27,15 +35,22 @@ pub fn over(memory: &Memory) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor is new, so it is nobody else's.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-    let mut api = [API, FEATURE_SIGBUS, 0];
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Asks for `features`, all or none. Once for each descriptor.
+pub fn enable(fd: &OwnedFd, features: u64) -> io::Result<()> {
+    let mut api = [API, features, 0];
     // SAFETY: the request takes three words.
-    unsafe { ioctl(fd.as_raw_fd(), request(0x3F, 3), &mut api) }?;
+    unsafe { ioctl(fd.as_raw_fd(), request(0x3F, 3), &mut api) }
+}
+
+/// Registers all of `memory` for missing pages.
+pub fn register(fd: &OwnedFd, memory: &Memory) -> io::Result<()> {
     let (start, bytes) = (memory.at(0).addr() as u64, memory.bytes() as u64);
     let mut range = [start, bytes, MODE_MISSING, 0];
     // SAFETY: the request takes four words.
-    unsafe { ioctl(fd.as_raw_fd(), request(0x00, 4), &mut range) }?;
-    Ok(fd)
+    unsafe { ioctl(fd.as_raw_fd(), request(0x00, 4), &mut range) }
 }
 
 /// UFFDIO_COPY. Fit for a signal handler.
