@@ -232,6 +232,13 @@ fn another(fd: i32, least: i32) -> Result<i32, i32> {
     unsafe { own(libc::SYS_fcntl, [fd as usize, how[0], how[1], 0, 0, 0]) }
 }
 
+/// True if a number of the calling thread's table means no file. No file system is asked: standard output may be on one that hangs.
+fn is_free(number: usize) -> bool {
+    let args = [number, libc::F_GETFD as usize, 0, 0, 0, 0];
+    // SAFETY: only asks.
+    unsafe { raw::call(libc::SYS_fcntl, &args) < 0 }
+}
+
 /// A new descriptor by a number that is none of the first three. Not of a file that the program may have locks on: one of its numbers is
 /// closed.
 fn above(fd: i32, identity: Identity) -> Result<i32, i32> {
@@ -247,7 +254,6 @@ fn above(fd: i32, identity: Identity) -> Result<i32, i32> {
 /// To close one of the file's own would drop the program's POSIX locks on it.
 pub(super) fn above_the_first<T>(of: i32, take: impl FnOnce() -> Result<T, i32>) -> Result<T, i32> {
     let identity = identity_of(of)?;
-    let is_free = |number| identity_of(number).is_err();
     let fillers = [0, 1, 2].map(|number| is_free(number).then(|| another(of, 0)));
     let taken = take();
     let fillers = fillers.into_iter().flatten().flatten();
