@@ -218,9 +218,10 @@ impl WritableFile {
         Ok(())
     }
 
-    /// True if the map can have so many bytes where it is. An error if it is locked: its length cannot change then.
+    /// True if the map can have so many bytes where it is. An error if it is locked: its length cannot change then. A child of fork does
+    /// not inherit the parent's lock, as with mlock(2).
     pub(crate) fn has_room(&self, len: usize) -> io::Result<bool> {
-        if lock(&self.locked).is_some() {
+        if !self.was_inherited() && lock(&self.locked).is_some() {
             return Err(error::locked());
         }
         let end = self.part.start.checked_add(len);

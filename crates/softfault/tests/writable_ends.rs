@@ -181,6 +181,37 @@ fn a_child_of_fork_makes_every_call() {
     assert_eq!([0, PAGE, 2 * PAGE].map(|at| content[at]), [3, 2, 4]);
 }
 
+/// Failed before: as with mlock(2), the parent's lock is not the child's.
+#[test]
+fn a_child_of_fork_cuts_a_map_that_its_parent_has_locked() {
+    let scratch = Scratch::new("child-locked", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let file = scratch.open();
+    let mut map = Some(write(&engine, &file));
+    map.as_ref().unwrap().lock().unwrap();
+    let status = forked(|| {
+        let mut map = map.take().unwrap();
+        for pages in [32, 64] {
+            // SAFETY: nobody has a reference to its bytes.
+            unsafe { map.remap(pages * PAGE, Default::default()) }.unwrap();
+        }
+        0
+    });
+    assert_eq!(status, 0);
+}
+
+/// Failed before: it asked the parent's page cache, whose locks may be held for ever there.
+#[test]
+fn a_child_that_has_not_inherited_a_map_has_none_of_its_pages() {
+    let scratch = Scratch::new("child-without", 64 * PAGE);
+    let engine = engine(16 << 20);
+    let map = write(&engine, &scratch.open());
+    map.populate(..).unwrap();
+    map.advise(Advice::DontFork).unwrap();
+    assert_eq!(forked(|| i32::from(map.resident_bytes() != 0)), 0);
+    assert_eq!(map.resident_bytes(), 64 * PAGE);
+}
+
 /// A small file that was mapped to be read is the kernel's, and the engine's writable map another place of its pages.
 #[test]
 fn a_small_map_made_before_shows_what_is_written_back() {

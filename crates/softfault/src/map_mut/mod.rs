@@ -146,6 +146,10 @@ impl MmapMut {
 
     /// Bytes of the map that are in memory, in whole pages.
     pub fn resident_bytes(&self) -> usize {
+        // In a child: the parent's locks may be held for ever.
+        if self.is_lost() {
+            return 0;
+        }
         match self.served_by() {
             ServedBy::Private(private) => private.anonymous().resident_pages() * PAGE_SIZE,
             ServedBy::File(file) => file.file().residency(file.part().clone()).mapped * PAGE_SIZE,
