@@ -271,17 +271,29 @@ impl DescriptorTable {
     /// The arguments are those that this call takes, and live until it returns.
     pub(super) unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
         let _blocked = Blocked::all();
-        let (_taken, server) = match self.living().find_map(Server::try_take) {
-            Some(free) => free,
-            None => {
-                let next = self.next.fetch_add(1, Ordering::Relaxed) as usize;
-                let count = self.living().count().max(1);
-                let server = self.living().nth(next % count).ok_or(libc::ESRCH)?;
-                (server.taken.lock(), server)
-            }
-        };
+        let (_taken, server) = self.take()?;
         // SAFETY: the caller's promise.
         unsafe { server.run(number, args) }
+    }
+
+    /// A server, as soon as one has nothing to do. The error is ESRCH if there is none any more.
+    fn take(&self) -> Result<(MutexGuard<'_, ()>, &Server), i32> {
+        loop {
+            let (taken, server) = match self.living().find_map(Server::try_take) {
+                Some(free) => free,
+                None => {
+                    let next = self.next.fetch_add(1, Ordering::Relaxed) as usize;
+                    let count = self.living().count().max(1);
+                    let next = self.living().nth(next % count);
+                    let server = next.or_else(|| self.living().next()).ok_or(libc::ESRCH)?;
+                    (server.taken.lock(), server)
+                }
+            };
+            // It may have ended meanwhile, for another's call.
+            if server.is_alive() {
+                return Ok((taken, server));
+            }
+        }
     }
 
     /// The servers that there are: a filter of the program's may have ended some for a system call.

@@ -4,7 +4,8 @@ use super::identity::identity_of;
 use super::in_child::{check, forked};
 use super::{Guarded, Working, filter, sent};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 fn memfd() -> [usize; 6] {
     [c"table".as_ptr() as usize, 1, 0, 0, 0, 0]
@@ -182,6 +183,75 @@ fn a_server_that_has_ended_is_asked_for_nothing() {
         check!(guarded.identity() == Err(libc::ESRCH));
         0
     });
+}
+
+/// Failed before: a caller that waited for a server which ended meanwhile asked no other.
+#[test]
+fn a_caller_that_waits_for_a_server_that_ends_asks_another() {
+    forked(|| {
+        let guarded = guarded();
+        super::want_several();
+        for _ in 2..super::server::SERVERS {
+            // SAFETY: the thread ends and answers no more.
+            check!(unsafe { guarded.run(libc::SYS_exit, [0; 6]) } == Err(libc::ESRCH));
+        }
+        let [ends, lives] = [(); 2].map(|()| std::io::pipe().expect("a pipe"));
+        let [to_end, to_live] = [&ends, &lives].map(|(end, _)| Guarded::adopt(end.as_fd()));
+        let (to_end, to_live) = (to_end.expect("adopted"), to_live.expect("adopted"));
+        let (one, other, asked) = (AtomicI32::new(0), AtomicI32::new(0), AtomicI32::new(0));
+        let note = |id: &AtomicI32| {
+            // SAFETY: only asks.
+            id.store(unsafe { libc::gettid() }, Relaxed);
+        };
+        let mut byte = [0_u8; 2];
+        let [first, second] = byte
+            .each_mut()
+            .map(|byte| core::ptr::from_mut(byte) as usize);
+        let answer = std::thread::scope(|scope| {
+            let ended = scope.spawn(|| {
+                note(&one);
+                let calls = [
+                    (libc::SYS_read, [first, 1, 0, 0, 0]),
+                    (libc::SYS_exit, [0; 5]),
+                ];
+                // SAFETY: room for a byte; the thread ends and answers no more.
+                unsafe { to_end.call_each(calls) }
+            });
+            until_it_sleeps(&one);
+            let lived = scope.spawn(|| {
+                note(&other);
+                // SAFETY: room for a byte.
+                unsafe { to_live.call(libc::SYS_read, [second, 1, 0, 0, 0]) }
+            });
+            until_it_sleeps(&other);
+            // All are busy: the one to wait for is the first.
+            let waits = scope.spawn(|| {
+                note(&asked);
+                guarded.identity()
+            });
+            until_it_sleeps(&asked);
+            (&ends.1).write_all(&[1]).expect("written");
+            let ended = ended.join().expect("no panic");
+            (&lives.1).write_all(&[1]).expect("written");
+            let lived = lived.join().expect("no panic");
+            (ended, lived, waits.join().expect("no panic"))
+        });
+        check!(answer.0 == [Err(libc::ESRCH); 2]);
+        check!(answer.1 == Ok(1));
+        check!(answer.2.is_ok());
+        0
+    });
+}
+
+/// Waits until a thread that has told its number sleeps.
+fn until_it_sleeps(id: &AtomicI32) {
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", id.load(Relaxed)));
+        if stat.is_ok_and(|stat| stat.contains(") S ")) {
+            return;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// How often a server of this process has slept.
