@@ -167,8 +167,20 @@ impl<'a> FaultInMany<'a> {
         }
     }
 
+    /// In a child of fork: forgets what a thread of the parent was given. Its answer must not be used: in this process its lock may be held
+    /// for ever; and the map may not be this process's.
+    fn leave_parents(&mut self) {
+        if let FaultInState::Waiting(_, generation) = &self.state
+            && generation.is_parents()
+        {
+            self.state = FaultInState::New;
+            self.parts = None;
+        }
+    }
+
     /// Looks at the ranges; or returns the result, if this process does not have the map any more.
     fn begin(&mut self) -> Result<(), Answers> {
+        self.leave_parents();
         if self.parts.is_none() {
             let place = self.map.place();
             let place = place.map_err(|error| vec![Err(error); self.ranges.len()])?;
@@ -256,13 +268,7 @@ impl Future for FaultInMany<'_> {
     type Output = Vec<Result<(), FaultError>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // The parent's answer must not be used: in this process its lock may be held for ever.
-        if let FaultInState::Waiting(_, generation) = &self.state
-            && generation.is_parents()
-        {
-            self.state = FaultInState::New;
-            self.parts = None;
-        }
+        self.leave_parents();
         loop {
             match &self.state {
                 FaultInState::New => {

@@ -118,6 +118,35 @@ fn a_childs_futures_end() {
     assert_eq!(status, 0);
 }
 
+/// Failed before: the child went on with the parent's map, and panicked.
+#[test]
+fn a_future_of_a_map_that_a_child_lacks_fails_there() {
+    let test = "a_future_of_a_map_that_a_child_lacks_fails_there";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "futures");
+    }
+    let file = made_file("futures-of-the-parent", LEN);
+    let engine = engine();
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    map.advise(Advice::DontFork).unwrap();
+    let all = 0..LEN;
+    let mut waiting = Some(map.fault_in_many(core::slice::from_ref(&all)));
+    let mut context = Context::from_waker(Waker::noop());
+    let first = pin!(waiting.as_mut().unwrap()).poll(&mut context);
+    if first.is_ready() {
+        softfault_skip::skipped("direct", "8 MiB were read in no time");
+        return;
+    }
+    let status = forked(|| {
+        let answers = waiting.take().unwrap().wait();
+        assert_eq!(answers, [Err(softfault::FaultError::Forked)]);
+        0
+    });
+    assert_exit(status, 0);
+    assert_eq!(waiting.unwrap().wait(), [Ok(())]);
+}
+
 /// Before Linux 6.9, and where a filter refuses pidfd_getfd(2), the thread that guards descriptors sends them.
 #[test]
 fn a_child_reads_files_whose_descriptors_cannot_be_taken() {
