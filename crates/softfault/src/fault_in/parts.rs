@@ -12,7 +12,7 @@ use softfault_engine::PAGE_SIZE;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Bytes that the kernel is given at a time.
+/// Bytes that the kernel is given at a time, in whole pages; of each range a page at least.
 const PIECE: usize = 2 << 20;
 /// Pages that it is asked for at a time.
 const ASKED: usize = 512;
@@ -71,12 +71,11 @@ impl Parts {
     /// Takes those that are to be under way next: all, or a piece for the kernel.
     pub(super) fn take(&mut self, by_kernel: bool) -> Vec<Range<usize>> {
         let mut room = if by_kernel { PIECE } else { usize::MAX };
-        while let Some((place, range)) = self.left.front_mut() {
-            let end = range.end.min(range.start.saturating_add(room));
-            if end == range.start && end < range.end {
-                break;
-            }
-            room -= end - range.start;
+        while let Some((place, range)) = self.left.front_mut().filter(|_| room > 0) {
+            let first = whole_pages(range).start;
+            let end = range.end.min(first.saturating_add(room));
+            let bytes = whole_pages(&(first..end)).len().max(PAGE_SIZE);
+            room = room.saturating_sub(bytes);
             self.under_way.push((*place, range.start..end));
             match end == range.end {
                 true => drop(self.left.pop_front()),
@@ -172,12 +171,12 @@ mod tests {
         let first = [
             PIECE..PIECE + half,
             PIECE + 5..PIECE + 5,
-            2 * PIECE..2 * PIECE + half,
+            2 * PIECE..2 * PIECE + half - PAGE_SIZE,
         ];
         assert_eq!(parts.take(true), first);
         assert_eq!(parts.numbers(), [0, 1, 3]);
         note(&mut parts, vec![Ok(()); 3]);
-        let rest = 2 * PIECE + half..3 * PIECE + half;
+        let rest = 2 * PIECE + half - PAGE_SIZE..3 * PIECE + half - PAGE_SIZE;
         assert_eq!(parts.take(true), from_ref(&rest));
         // The rest of it is not looked at.
         note(&mut parts, vec![Err(FaultError::BeyondEnd)]);
@@ -189,5 +188,22 @@ mod tests {
         let beyond = Err(FaultError::BeyondEnd);
         let expected = [Ok(()), Ok(()), outside, beyond, Ok(()), outside];
         assert_eq!(parts.into_answers(), expected);
+    }
+
+    /// Failed before: a hundred thousand of these were one piece, and the kernel's calls for them went on past any deadline.
+    #[test]
+    fn the_smallest_ranges_are_pages_of_a_piece() {
+        let (most, page) = (PIECE / PAGE_SIZE, PAGE_SIZE);
+        let ranges: Vec<_> = (0..2 * most)
+            .map(|at| at * page + 4..at * page + 68)
+            .collect();
+        let mut parts = Parts::new((PIECE, 2 * PIECE), &ranges);
+        assert_eq!(parts.take(true).len(), most);
+        parts.note(vec![Ok(()); most], &mut |_| {});
+        assert_eq!(parts.take(false).len(), most);
+        // Each is on two pages.
+        let ranges: Vec<_> = (0..most).map(|_| page - 4..page + 4).collect();
+        let mut parts = Parts::new((PIECE, PIECE), &ranges);
+        assert_eq!(parts.take(true).len(), most / 2);
     }
 }
