@@ -1,12 +1,13 @@
 //! Ranges that a call brings into memory: as a future, or blocking.
 //!
 //! A future hands its ranges to one of a few threads of the engine. The thread brings them in with
-//! many reads in flight, or has the kernel bring them in if it serves the map, and wakes the task. In a child of fork, a future that waited for a
+//! many reads in flight, or has the kernel bring them in if it serves the map, and wakes the task. Where the system has no thread for that,
+//! the poll does it. In a child of fork, a future that waited for a
 //! thread of the parent starts again with a thread of the child.
 
 mod parts;
 
-use crate::engine::{Answer, Engine, Work};
+use crate::engine::{Answer, Engine};
 use crate::error::FaultError;
 use crate::files::Hold;
 use crate::generation::ProcessGeneration;
@@ -77,8 +78,8 @@ pub struct FaultInMany<'a> {
     state: FaultInState,
     /// `None` before they are looked at, and when they are done.
     parts: Option<Parts>,
-    /// Held while they are being read.
-    kept: Option<KeptServed>,
+    /// The kernel serves those that are under way.
+    by_kernel: bool,
     /// The kernel was told all of them.
     told: bool,
     /// Keeps the map alive until the result is taken.
@@ -107,7 +108,7 @@ impl<'a> FaultInMany<'a> {
             until: None,
             state: FaultInState::New,
             parts: None,
-            kept: None,
+            by_kernel: false,
             told: false,
             map,
         }
@@ -142,10 +143,11 @@ impl<'a> FaultInMany<'a> {
         if let Err(answers) = self.begin() {
             return answers;
         }
-        while let Some(given) = self.take() {
-            if self.is_by_kernel() {
+        while let Some((given, kept)) = self.take() {
+            if self.by_kernel {
                 parts::tell(&self.untold());
                 let results = parts::bring_in(&given, self.until);
+                drop(kept);
                 self.note(results, arrived);
                 continue;
             }
@@ -155,6 +157,7 @@ impl<'a> FaultInMany<'a> {
             let mut arrived = |place: usize| arrived(numbers[place]);
             let many = Many::of_addresses(&given);
             let results = many.wait_each(space, AccessPath::ByLoads, self.until, &mut arrived);
+            drop(kept);
             self.note(results, &mut |_| {});
         }
         self.finish()
@@ -189,18 +192,13 @@ impl<'a> FaultInMany<'a> {
         Ok(())
     }
 
-    /// Takes the addresses that are to be under way next; `None` if all are done.
-    fn take(&mut self) -> Option<Vec<Range<usize>>> {
+    /// Takes the addresses that are to be under way next, and the server of the map, which is to be kept while they are being read;
+    /// `None` if all are done.
+    fn take(&mut self) -> Option<(Vec<Range<usize>>, KeptServed)> {
         let parts = self.parts.as_mut().filter(|parts| !parts.are_done())?;
         let kept = self.map.served();
-        let given = parts.take(kept.by_kernel);
-        self.kept = Some(kept);
-        Some(given)
-    }
-
-    /// True if the kernel serves those that are under way.
-    fn is_by_kernel(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.by_kernel)
+        self.by_kernel = kept.by_kernel;
+        Some((parts.take(kept.by_kernel), kept))
     }
 
     /// The addresses that the kernel is to be told: all, once, and none after the deadline.
@@ -213,7 +211,7 @@ impl<'a> FaultInMany<'a> {
     /// Notes the results of those that were under way.
     fn note(&mut self, mut results: Answers, arrived: &mut dyn FnMut(usize)) {
         let parts = self.parts.as_mut().expect("some were under way");
-        if self.kept.take().is_some_and(|kept| kept.by_kernel) {
+        if self.by_kernel {
             for (addresses, result) in parts.under_way().zip(&mut results) {
                 if let Err(error @ FaultError::Io(_)) = *result {
                     *result = Err(self.map.kernels_error(addresses, error));
@@ -231,33 +229,32 @@ impl<'a> FaultInMany<'a> {
     /// Hands parts over to a thread of the engine; or returns the result, if all are done.
     fn hand_over(&mut self) -> Result<(), Answers> {
         self.begin()?;
-        let Some(given) = self.take() else {
+        let Some((given, kept)) = self.take() else {
             return Err(self.finish());
         };
         let answer = Arc::new(Answer::default());
         let (until, wanted) = (self.until, answer.clone());
         let inner = &self.map.engine().inner;
-        let work: Work = if self.is_by_kernel() {
+        // Nobody may poll for a long time: the window is kept until the pages are read, and no longer.
+        if self.by_kernel {
             let untold = self.untold();
             // The map may be gone by then: of other memory at its addresses it reads a piece in.
-            Box::new(move || {
+            inner.kernel_readers.get().push(Box::new(move || {
                 if !wanted.is_unwanted() {
                     parts::tell(&untold);
                     let results = parts::bring_in(&given, until);
+                    drop(kept);
                     wanted.give(results);
                 }
-            })
+            }));
         } else {
             let space = inner.managed().expect("a map that is served").space.clone();
             let many = Many::of_addresses(&given);
-            Box::new(move || {
+            inner.readers.get().push(Box::new(move || {
                 let results = many.serve(&space, until, || wanted.is_unwanted());
-                drop(space);
+                drop((space, kept));
                 wanted.give(results);
-            })
-        };
-        if inner.readers.get().push(work).is_err() {
-            return Err(vec![Err(FaultError::NoMemory); self.ranges.len()]);
+            }));
         }
         self.state = FaultInState::Waiting(answer, ProcessGeneration::here());
         Ok(())

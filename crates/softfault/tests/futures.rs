@@ -1,6 +1,8 @@
 //! Faults that are awaited.
 
+mod child;
 mod files;
+mod filter;
 mod write_scene;
 
 use core::future::Future;
@@ -362,27 +364,23 @@ impl Wake for Keep {
     }
 }
 
-/// As many flushes hang as threads do flushes: no fault waits for them. It did, for ever.
-#[test]
-fn flushes_that_hang_are_in_the_way_of_no_fault() {
-    /// Threads for flushes.
+/// Faults a file in that the engine serves while as many other futures hang as threads do their kind of work.
+fn fault_beside<F: Future>(engine: &Engine, begin: impl Fn() -> F) {
+    /// Threads for each kind.
     const THREADS: usize = 4;
-    let engine = files::engine(16 << 20);
-    let scratch = Scratch::new("hang", PAGE);
-    let written = by_kernel_of(&engine, &scratch.open());
-    let file = made_file("beside-flushes", 1 << 20);
+    let file = made_file("beside", 1 << 20);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let keep = Arc::new(Keep::default());
     let waker = Waker::from(keep.clone());
-    let mut flushes = Vec::new();
+    let mut futures = Vec::new();
     for kept in 1..=THREADS {
         // One that is done before it is polled again wakes nobody.
         loop {
-            let mut flush = Box::pin(written.flushing(..));
-            let polled = flush.as_mut().poll(&mut Context::from_waker(&waker));
+            let mut future = Box::pin(begin());
+            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
             if polled.is_pending() {
-                flushes.push(flush);
+                futures.push(future);
                 break;
             }
         }
@@ -394,4 +392,40 @@ fn flushes_that_hang_are_in_the_way_of_no_fault() {
     keep.kept.lock().unwrap().1 = true;
     keep.changed.notify_all();
     faulted.unwrap();
+}
+
+/// No fault waits for flushes that hang. It did, for ever.
+#[test]
+fn flushes_that_hang_are_in_the_way_of_no_fault() {
+    let engine = files::engine(16 << 20);
+    let scratch = Scratch::new("hang", PAGE);
+    let written = by_kernel_of(&engine, &scratch.open());
+    fault_beside(&engine, || written.flushing(..));
+}
+
+/// Nor does it for a file system that does not answer the kernel.
+#[test]
+fn reads_of_the_kernel_that_hang_are_in_the_way_of_no_fault() {
+    let engine = files::engine(16 << 20);
+    let memory = by_kernel(&engine, PAGE);
+    fault_beside(&engine, || memory.fault_in_many(from_ref(&(0..PAGE))));
+}
+
+/// Failed before: ranges that the kernel brings in had no memory where the system had no thread.
+#[test]
+fn without_a_thread_the_poll_brings_the_pages_in() {
+    if child::scenario().is_none() {
+        return child::succeeds("without_a_thread_the_poll_brings_the_pages_in", "alone");
+    }
+    let (engine, _file, map) = scene("threadless", 16, 4 << 20);
+    let memory = by_kernel(&engine, 5 << 20);
+    let scratch = Scratch::new("threadless", PAGE);
+    let written = by_kernel_of(&engine, &scratch.open());
+    filter::deny(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+    let ranges = [0..PAGE, 3 << 20..5 << 20];
+    assert_eq!(block_on(memory.fault_in_many(&ranges)), [Ok(()), Ok(())]);
+    assert!(are_in_memory(&memory[3 << 20..]));
+    block_on(map.fault_in(..)).unwrap();
+    assert_eq!(map.residency(..).unwrap().mapped, 1024);
+    block_on(written.flushing(..)).unwrap();
 }

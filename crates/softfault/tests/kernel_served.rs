@@ -5,12 +5,17 @@ mod child;
 mod write_scene;
 
 use child::forked;
-use softfault::{Engine, Faults, MmapOptions, OnTruncate, Reads};
+use core::future::Future;
+use core::task::{Context, Waker};
+use softfault::{Engine, Faults, Mmap, MmapOptions, OnTruncate, Reads};
 use softfault_oracle::{Finally, Random};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::task::Wake;
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 use write_scene::{PAGE, Scratch, alone, read as map};
 
@@ -388,6 +393,39 @@ fn a_held_window_stays_with_its_server() {
     drop(map);
     engine.close_idle();
     assert_eq!(engine.stats().windows, 0);
+}
+
+/// Unparks the thread that waits for a future.
+struct Unpark(Thread, AtomicBool);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.1.store(true, Ordering::SeqCst);
+        self.0.unpark();
+    }
+}
+
+/// Failed before: the window was held until the program polled again.
+#[test]
+fn a_future_that_nobody_polls_holds_no_window() {
+    let _alone = alone();
+    let scratch = numbered("parked", 1024);
+    let file = warm(&scratch);
+    let engine = engine(Reads::Auto);
+    let map = map(&engine, &file);
+    for kernel in [true, false] {
+        let _ = map.change_server(kernel).unwrap();
+        let mut parked = Box::pin(map.fault_in(..));
+        let woken = Arc::new(Unpark(std::thread::current(), AtomicBool::new(false)));
+        let waker = Waker::from(woken.clone());
+        let polled = parked.as_mut().poll(&mut Context::from_waker(&waker));
+        // One that is done already has left, too.
+        while polled.is_pending() && !woken.1.load(Ordering::SeqCst) {
+            std::thread::park();
+        }
+        assert!(map.change_server(!kernel).unwrap(), "{kernel}");
+        drop(parked);
+    }
 }
 
 /// As any value may be: no call of the program runs then.

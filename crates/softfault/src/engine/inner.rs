@@ -26,6 +26,8 @@ pub(crate) struct EngineInner {
     generation: ProcessGeneration,
     /// Threads for ranges that are faulted in.
     pub(crate) readers: PerProcess<Workers>,
+    /// Threads for ranges that the kernel brings in. Nothing ends its reads: no other map waits behind a file system that hangs.
+    pub(crate) kernel_readers: PerProcess<Workers>,
     /// Threads for flushes: no fault waits behind a device that does not write.
     pub(crate) flushers: PerProcess<Workers>,
     /// Set when all this is dropped, and so dropped itself last: locks are
@@ -50,6 +52,7 @@ impl EngineInner {
             options,
             generation: ProcessGeneration::here(),
             readers: PerProcess::default(),
+            kernel_readers: PerProcess::default(),
             flushers: PerProcess::default(),
             masked: None,
         });

@@ -18,7 +18,7 @@ mod workers;
 
 pub use builder::{AsyncReads, Builder, Fallback};
 pub(crate) use inner::EngineInner;
-pub(crate) use workers::{Answer, Work};
+pub(crate) use workers::Answer;
 
 use crate::error::{self, FaultError};
 use crate::generation::PerProcess;

@@ -1,9 +1,9 @@
-//! Threads of an engine that wait in the place of callers that do not want to block: some for ranges that are faulted in, and
-//! others for flushes.
+//! Threads of an engine that wait in the place of callers that do not want to block: some for ranges that the engine faults in, some
+//! for those that the kernel does, and others for flushes.
 //!
 //! They are started at the first use. A child of fork has none of its parent's and starts its own.
 
-use crate::thread;
+use crate::{signal, thread};
 use core::panic::AssertUnwindSafe;
 use core::task::{Poll, Waker};
 use std::collections::VecDeque;
@@ -72,7 +72,7 @@ struct Outstanding<T> {
 }
 
 /// The work; giving its answer is its last step.
-pub(crate) type Work = Box<dyn FnOnce() + Send>;
+type Work = Box<dyn FnOnce() + Send>;
 
 /// The threads of an engine for one kind of work.
 #[derive(Default)]
@@ -92,23 +92,33 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Workers {
-    /// Hands work over. An error if there is no thread for it.
-    pub(crate) fn push(&self, work: Work) -> std::io::Result<()> {
+    /// Hands work over. Where the system has no thread for it, it is done when this returns.
+    pub(crate) fn push(&self, work: Work) {
         let mut started = lock(&self.started);
         if *started < THREADS {
             let shared = self.shared.clone();
             let serve = move || shared.serve();
             match thread::start(c"softfault-fault", thread::STACK, serve) {
                 Ok(_) => *started += 1,
-                Err(error) if *started == 0 => return Err(error),
+                Err(_) if *started == 0 => {
+                    drop(started);
+                    return here(work);
+                }
                 Err(_) => {}
             }
         }
         drop(started);
         lock(&self.shared.queue).0.push_back(work);
         self.shared.more.notify_one();
-        Ok(())
     }
+}
+
+/// Does work in this thread, with the mask that threads of ours have.
+#[cold]
+#[inline(never)]
+fn here(work: Work) {
+    let _masked = signal::masked();
+    work();
 }
 
 impl Drop for Workers {
@@ -149,11 +159,11 @@ mod tests {
     fn work_that_panics_ends_no_thread() {
         let workers = Workers::default();
         for _ in 0..2 * THREADS {
-            workers.push(Box::new(|| panic!("a waker"))).unwrap();
+            workers.push(Box::new(|| panic!("a waker")));
         }
         let (done, is_done) = channel();
         let last = move || done.send(()).unwrap();
-        workers.push(Box::new(last)).unwrap();
+        workers.push(Box::new(last));
         is_done.recv().unwrap();
     }
 }

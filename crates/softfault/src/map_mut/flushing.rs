@@ -32,7 +32,7 @@ enum State {
 
 impl MmapMut {
     /// As [`flush_range`](Self::flush_range), without blocking: a thread of the engine waits for the
-    /// device. The flush covers all writes made before its first poll.
+    /// device, or the first poll if the system has no thread for that. The flush covers all writes made before its first poll.
     pub fn flushing(&self, range: impl RangeBounds<usize>) -> Flushing<'_> {
         Flushing {
             map: self,
@@ -64,7 +64,7 @@ impl Flushing<'_> {
             // If the map goes meanwhile, it is a flush of nothing.
             ServedBy::Kernel => Box::new(move || given.give(msync(&addresses, libc::MS_SYNC))),
         };
-        (map.engine.inner.flushers.get().push(work)).map_err(Err)?;
+        map.engine.inner.flushers.get().push(work);
         self.state = State::Waiting(answer, ProcessGeneration::here());
         Ok(())
     }
