@@ -224,14 +224,15 @@ pub(crate) fn say(message: &str) {
     print(&format!("softfault: {}\n", message.replace('\n', " ")));
 }
 
-/// Writes to the standard error, in one write, without a signal. A file that is full, or a pipe without a reader, is ignored.
+/// Writes to the standard error, in one write, without a signal. A file that is full, or a pipe without a reader, is ignored; a handler that
+/// interrupts it is not.
 pub(crate) fn print(text: &str) {
     let write = || {
         // SAFETY: the bytes are the text's.
         let written = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
         usize::try_from(written).map_err(|_| errno())
     };
-    let _ = without_write_signals(write);
+    while without_write_signals(write) == Err(libc::EINTR) {}
 }
 
 /// The result of a system call: success, or the errno.

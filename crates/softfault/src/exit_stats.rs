@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Fields may come to be more, at the end of a line; those that are here keep their names. A child of fork
-//! prints a block of its own if it served a fault. A process that ends without `exit` (a signal, `_exit`) prints none.
+//! prints a block of its own if it served a fault. A process that ends without `exit` (a signal, `_exit`) prints none,
+//! nor does one whose standard error is another file than when its first engine was made.
 //!
 //! An engine's numbers are added up when it goes, and asked for at exit where it lives still. Nothing here
 //! waits for a lock: a thread that exits may hold any.
@@ -18,6 +19,7 @@
 use crate::generation::Done;
 use crate::kernel::KernelCount;
 use crate::store::ReadPolicy;
+use crate::table::{Identity, identity_of};
 use crate::{environment, error};
 use core::fmt::Write;
 use core::ptr::null_mut;
@@ -26,7 +28,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::Node;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The counters, in the order in which they are printed.
 #[derive(Clone, Copy)]
@@ -71,6 +73,8 @@ static GONE: [AtomicU64; COUNTS] = [const { AtomicU64::new(0) }; COUNTS];
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The process that was the first to want it printed; its children inherit the handler.
 static FIRST: AtomicU32 = AtomicU32::new(0);
+/// The standard error, as it was then.
+static STANDARD_ERROR: OnceLock<Result<Identity, i32>> = OnceLock::new();
 /// The counters of the process as a whole, by name.
 const OF_PROCESS: [&str; 15] = [
     "failed",
@@ -102,6 +106,7 @@ pub(crate) fn watch() -> bool {
     static REGISTERED: Done = Done::new();
     REGISTERED.once(|| {
         FIRST.store(std::process::id(), Relaxed);
+        let _ = STANDARD_ERROR.set(identity_of(libc::STDERR_FILENO));
         // SAFETY: a function that stays, and needs nothing that goes before it.
         unsafe { libc::atexit(at_exit) };
     });
@@ -273,8 +278,12 @@ extern "C" fn at_exit() {
         }
     }
     let block = block(here, &counts, &of_process);
-    // One write: blocks of several processes do not mix. Nobody is left to hear of an error.
-    error::print(&block);
+    // A program that has closed it may have a file of its own by that number.
+    let now = identity_of(libc::STDERR_FILENO);
+    if now.is_ok() && STANDARD_ERROR.get() == Some(&now) {
+        // One write: blocks of several processes do not mix. Nobody is left to hear of an error.
+        error::print(&block);
+    }
 }
 
 fn block(process: u32, counts: &Counts, of_process: &[u64; OF_PROCESS.len()]) -> String {

@@ -265,6 +265,10 @@ fn statistics_are_printed_at_exit() {
     assert_eq!(field(&busy[0], "engines"), 1, "{busy:?}");
     assert_eq!(field(&busy[0], "read_bytes"), 0, "{busy:?}");
     assert!(field(&busy[1], "read_bytes") > 0, "{busy:?}");
+    // The number of the standard error is another file's by then.
+    let elsewhere = with(TEST, "another file", &one);
+    let out = String::from_utf8_lossy(&elsewhere.stdout);
+    assert!(!out.contains("softfault-stats"), "{out}");
     assert_eq!(said(&with(TEST, "nothing", &one)), [""; 0]);
     assert_eq!(said(&with(TEST, "return", &[])), [""; 0]);
 }
@@ -317,6 +321,10 @@ fn served(scenario: &str) {
             assert_eq!(status, 0);
         }
         "exit" => std::process::exit(0),
+        "another file" => {
+            // SAFETY: both are open.
+            assert_eq!(unsafe { libc::dup2(1, 2) }, 2);
+        }
         _ => {}
     }
 }
