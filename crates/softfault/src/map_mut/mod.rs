@@ -66,6 +66,8 @@ enum MmapMutKind {
     Writable(WritableFile),
     Kernel(KernelMap),
     Empty,
+    /// Empty for ever, of a file. The kernel's map of the file would not do: it could grow beside one of the engine's.
+    Gone,
 }
 
 /// Who serves a map in this process.
@@ -106,7 +108,7 @@ impl MmapMut {
             MmapMutKind::Writable(file) => (file.part().start, file.part().len()),
             MmapMutKind::Kernel(map) => (map.start(), map.len()),
             // Aligned as any.
-            MmapMutKind::Empty => (PAGE_SIZE, 0),
+            MmapMutKind::Empty | MmapMutKind::Gone => (PAGE_SIZE, 0),
         };
     }
 
@@ -130,7 +132,7 @@ impl MmapMut {
             MmapMutKind::Managed(private) => ServedBy::Private(private),
             MmapMutKind::Writable(file) if !file.was_inherited() => ServedBy::File(file),
             MmapMutKind::Writable(_) | MmapMutKind::Kernel(_) => ServedBy::Kernel,
-            MmapMutKind::Empty => ServedBy::Nobody,
+            MmapMutKind::Empty | MmapMutKind::Gone => ServedBy::Nobody,
         }
     }
 
@@ -233,7 +235,7 @@ impl MmapMut {
         match &self.kind {
             MmapMutKind::Managed(private) => private.is_lost(),
             MmapMutKind::Writable(file) => self.engine.inner.is_parents() && !file.was_inherited(),
-            MmapMutKind::Kernel(_) | MmapMutKind::Empty => false,
+            MmapMutKind::Kernel(_) | MmapMutKind::Empty | MmapMutKind::Gone => false,
         }
     }
 
@@ -260,7 +262,7 @@ impl MmapMut {
             MmapMutKind::Managed(private) => private.is_writable(),
             MmapMutKind::Writable(_) => true,
             // Its own protection says so: a pin only reads it in.
-            MmapMutKind::Kernel(_) | MmapMutKind::Empty => false,
+            MmapMutKind::Kernel(_) | MmapMutKind::Empty | MmapMutKind::Gone => false,
         }
     }
 
@@ -368,7 +370,7 @@ impl Drop for MmapMut {
                 false => file.unmap(self.managed(), &self.engine.inner.files),
             },
             MmapMutKind::Kernel(mut map) => map.unmap(),
-            MmapMutKind::Empty => {}
+            MmapMutKind::Empty | MmapMutKind::Gone => {}
         }
         if let Some(written) = self.written.take() {
             match self.engine.inner.is_parents() {

@@ -17,7 +17,7 @@ impl MmapMut {
             // One window is all maps' of the file: that nobody writes by this one the compiler sees to.
             MmapMutKind::Writable(_) => Ok(()),
             MmapMutKind::Kernel(map) => map.protect(protection.into()),
-            MmapMutKind::Empty => Ok(()),
+            MmapMutKind::Empty | MmapMutKind::Gone => Ok(()),
         }
     }
 
@@ -37,7 +37,7 @@ impl MmapMut {
             }
             MmapMutKind::Writable(_) => Err(io::ErrorKind::Unsupported.into()),
             MmapMutKind::Kernel(map) => map.protect_part(&pages, protection.into()),
-            MmapMutKind::Empty => Ok(()),
+            MmapMutKind::Empty | MmapMutKind::Gone => Ok(()),
         }
     }
 

@@ -32,6 +32,7 @@ impl MmapMut {
             MmapMutKind::Empty => {
                 make::kind(&self.engine, new_len, None).map(|kind| self.kind = kind)
             }
+            MmapMutKind::Gone => Err(gone()),
         };
         // It may have moved and failed afterwards.
         self.set_place();
@@ -43,7 +44,7 @@ impl MmapMut {
     ///
     /// Other threads may use other maps of the file meanwhile: a touch past the new end fails, and nothing past it is written back.
     /// After an error the map and the file are unchanged, with one exception: a map that has no room to grow at its address,
-    /// and can neither be made again elsewhere nor as it was, is empty.
+    /// and can neither be made again elsewhere nor as it was, is empty, and stays so.
     pub fn set_len(&mut self, file: &File, len: usize) -> io::Result<()> {
         self.addresses(0..self.len)?;
         if isize::try_from(len).is_err() {
@@ -67,6 +68,7 @@ impl MmapMut {
             },
             // Not even the empty map of an empty file: who made it has vouched for no other.
             MmapMutKind::Managed(_) | MmapMutKind::Empty => false,
+            MmapMutKind::Gone => return Err(gone()),
         };
         if !is_its {
             return Err(other_file());
@@ -93,10 +95,11 @@ impl MmapMut {
     /// that cannot be mapped again either, none.
     fn map_anew(&mut self, file: &File, len: usize) -> io::Result<()> {
         let (engine, offset, before) = (self.engine.clone(), self.offset, self.len);
-        // It stays if there is no other. Through a descriptor that may not write it cannot be made, nor can the others.
+        // Through a descriptor that may not write it could not be made again.
         let of = MapSource::File(file.as_fd(), offset, libc::MAP_SHARED);
-        let empty = KernelMap::new(of, 0, KernelAccess::ReadWrite)?;
-        *self = Self::of_kernel(&engine, empty);
+        KernelMap::new(of, 0, KernelAccess::ReadWrite)?.unmap();
+        // It stays if there is no other.
+        *self = Self::new(&engine, MmapMutKind::Gone);
         let again = |len| {
             let mut options = MmapOptions::new();
             options.offset(offset).len(len);
@@ -113,6 +116,12 @@ impl MmapMut {
         }
         done
     }
+}
+
+fn gone() -> io::Error {
+    error::no_memory(
+        "the map is empty since it could be made neither longer nor as it was: map the file anew",
+    )
 }
 
 fn other_file() -> io::Error {
