@@ -106,8 +106,15 @@ pub(crate) fn mmu(error: MmuError) -> io::Error {
              used up (raise the limit with `ulimit -l`, or call munlockall)",
         ),
         MmuError::System(errno) => io::Error::from_raw_os_error(errno),
-        MmuError::NoMemory | MmuError::Gone => no_memory("no address space for the map"),
+        MmuError::NoMemory | MmuError::Gone => no_room(),
     }
+}
+
+/// The error of a map for which the system has no room.
+pub(crate) fn no_room() -> io::Error {
+    no_memory(
+        "cannot map: no memory, address space or descriptor is left (see ulimit -v, ulimit -n, vm.max_map_count)",
+    )
 }
 
 /// The error of making a map, as an `io::Error`.
@@ -133,11 +140,11 @@ pub(crate) fn mm(error: MmError) -> io::Error {
         MmError::NotAnonymous => {
             invalid("the range maps a file: only anonymous memory can be freed")
         }
-        MmError::Empty
-        | MmError::Misaligned
-        | MmError::Overlap
-        | MmError::Overflow
-        | MmError::Unmapped => invalid("the range is not within the map"),
+        MmError::Empty => invalid("the range is empty"),
+        MmError::Misaligned => invalid("the range does not begin and end at page boundaries"),
+        MmError::Overlap => invalid("another mapping is in the range"),
+        MmError::Overflow => invalid("the range ends beyond all addresses, or beyond the file's"),
+        MmError::Unmapped => invalid("the range is not within the map"),
     }
 }
 
@@ -173,7 +180,9 @@ pub(crate) fn closed(errno: i32) -> io::Error {
     let why = io::Error::from_raw_os_error(errno);
     io::Error::new(
         io::ErrorKind::Unsupported,
-        format!("userfaultfd is closed here ({why}): `softfault doctor` shows how to open it"),
+        format!(
+            "this process may not use userfaultfd ({why}): `softfault doctor` shows how to allow it"
+        ),
     )
 }
 
@@ -194,6 +203,19 @@ pub(crate) fn above_most(asked: usize, most: usize) -> io::Error {
         "a budget of {asked} MiB is above the engine's most_memory, {most} MiB: \
          make the engine with a larger one"
     ))
+}
+
+/// The error of making a budget of so many bytes, as an `io::Error`.
+pub(crate) fn budget_of(asked: usize, error: NodeError) -> io::Error {
+    match error {
+        NodeError::BudgetTooSmall => {
+            let least = softfault_engine::cache::node::LEAST_BYTES >> 20;
+            invalid(&format!(
+                "a memory budget of {asked} bytes is too small: the least is {least} MiB"
+            ))
+        }
+        other => budget(other),
+    }
 }
 
 /// The error of making a budget, as an `io::Error`.
@@ -268,6 +290,8 @@ mod tests {
             budget(NodeError::BudgetTooLarge),
             mmu(MmuError::System(libc::EAGAIN)),
             mm(MmError::Locked),
+            mmu(MmuError::NoMemory),
+            budget_of(4096, NodeError::BudgetTooSmall),
         ];
         for error in errors {
             assert!(!error.to_string().contains("::"), "{error}");

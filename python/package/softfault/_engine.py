@@ -90,7 +90,7 @@ class Engine:
             _warned = True
             warnings.warn(
                 "this process may not use userfaultfd: the kernel's mmap serves softfault's maps, without a budget "
-                "(`softfault doctor` shows how to open it)",
+                "(`softfault doctor` shows how to allow it)",
                 RuntimeWarning,
                 stacklevel=4,
             )

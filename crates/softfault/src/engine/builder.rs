@@ -341,7 +341,7 @@ impl Builder {
     fn sizes(&self) -> io::Result<(usize, usize)> {
         let memory = self.memory_or_default();
         if memory < LEAST_BYTES {
-            return Err(error::budget(NodeError::BudgetTooSmall));
+            return Err(error::budget_of(memory, NodeError::BudgetTooSmall));
         }
         let there_is = crate::machine::memory_and_swap_bytes();
         if memory > there_is {

@@ -95,7 +95,7 @@ impl Engine {
                 let least = managed.node.budget.limit() as usize * PAGE_SIZE;
                 error::above_most(bytes, self.inner.options.most(least))
             }
-            no => error::budget(no),
+            no => error::budget_of(bytes, no),
         })
     }
 

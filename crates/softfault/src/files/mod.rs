@@ -338,7 +338,7 @@ impl OpenedWindow {
         match start.zip(end) {
             Some((start, end)) if end <= window.end => Ok(start..end),
             _ => Err(io::Error::other(
-                "the file's window is shorter than the map",
+                "the file has grown beyond the window of its present maps: drop them, then map again",
             )),
         }
     }

@@ -11,7 +11,7 @@ use super::idle::SharedTable;
 use super::served::Served;
 use super::table::{FileWindow, WindowTable};
 use super::{Files, KnownWindow, Look, OpenedWindow, lock, map_window};
-use crate::error;
+use crate::error::{self, FaultError};
 use crate::generation::{Done, PerProcess};
 use crate::managed::Managed;
 use crate::signal;
@@ -376,12 +376,19 @@ impl WriteBehind {
             thread.join();
         }
         write_back_all(shared);
-        let lost: u64 = (shared.table().entries())
-            .map(|entry| entry.cache.dirty_pages())
-            .sum();
+        let (mut lost, mut why) = (0, None);
+        for entry in shared.table().entries() {
+            let pages = entry.cache.dirty_pages();
+            if pages > 0 {
+                lost += pages;
+                why = entry.cache.write_error_since(&mut 0).or(why);
+            }
+        }
         if lost > 0 {
+            let why = why.map(|why| format!(": {}", io::Error::from(FaultError::from(why))));
+            let why = why.unwrap_or_default();
             error::say(&format!(
-                "{lost} pages that were written to maps could not be written to their files, and are lost"
+                "{lost} pages that were written to maps could not be written to their files, and are lost{why}"
             ));
         }
     }

@@ -225,7 +225,7 @@ fn no_room(memory: &HugeMemory, bytes: usize, options: &HugeMapOptions) -> io::E
         Some(pool) if memory.backing() == HugeBacking::Hugetlb && !options.no_reserve => {
             pool.too_small((bytes / page.bytes()) as u64)
         }
-        _ => error::no_memory("no address space for the map"),
+        _ => error::no_room(),
     }
 }
 

@@ -154,7 +154,8 @@ impl SoftEngine {
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         self.check()?;
         let node = &self.inner.managed.node;
-        node.set_memory(bytes).map_err(error::budget)
+        node.set_memory(bytes)
+            .map_err(|why| error::budget_of(bytes, why))
     }
 
     /// Closes the files that have no map any more; see
