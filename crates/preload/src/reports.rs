@@ -49,6 +49,9 @@ pub fn write_last() {
         return;
     };
     let Some(path) = &options.stats_file else {
+        if !standard_error::is_same() {
+            return;
+        }
         // SAFETY: the number is not closed.
         let standard_error = unsafe { File::from_raw_fd(libc::STDERR_FILENO) };
         // There is no other place to tell of it.

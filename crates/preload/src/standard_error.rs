@@ -15,12 +15,15 @@ pub fn remember() {
     }
 }
 
-/// Writes a line, where the standard error is still the same file: a program that has closed it may have a file of its own
-/// by that number. It neither waits for a reader nor is ended for want of one.
+/// True if the standard error is still the same file. A program that has closed it may have a file of its own by that number.
+pub fn is_same() -> bool {
+    let known = STANDARD_ERROR.each_ref().map(|part| part.load(Relaxed));
+    decide::look(libc::STDERR_FILENO).is_some_and(|stat| [stat.st_dev, stat.st_ino] == known)
+}
+
+/// Writes a line, where the standard error is still the same file. It neither waits for a reader nor is ended for want of one.
 pub fn tell(line: &str) {
     const FD: RawFd = libc::STDERR_FILENO;
-    let known = STANDARD_ERROR.each_ref().map(|part| part.load(Relaxed));
-    let is_same = decide::look(FD).is_some_and(|stat| [stat.st_dev, stat.st_ino] == known);
     let mut ready = libc::pollfd {
         fd: FD,
         events: libc::POLLOUT,
@@ -31,7 +34,7 @@ pub fn tell(line: &str) {
     let (number, no_mask) = (libc::SYS_ppoll, core::ptr::null::<libc::sigset_t>());
     // SAFETY: structures and bytes that are there; the calls are made past the hooks.
     unsafe {
-        if is_same
+        if is_same()
             && softfault::system_call!(number, &raw mut ready, 1, &raw const at_once, no_mask, 0)
                 == 1
             && ready.revents == libc::POLLOUT

@@ -575,6 +575,15 @@ static void no_standard_error(void)
     printf("%d has %lld\n", own, (long long)about.st_size);
 }
 
+/* The file of this name is open by the number of the standard error at the exit. */
+static void own_file_by_its_number(void)
+{
+    close(2);
+    if (open(getenv("OWN"), O_RDWR) != 2)
+        exit(4);
+    show("whole", whole(), size);
+}
+
 static void written(void)
 {
     int rounds = getenv("ROUNDS") ? atoi(getenv("ROUNDS")) : 12, ask[2], told[2];
@@ -746,7 +755,7 @@ static const struct { const char *name; void (*run)(void); } CASES[] = {
     {"fork-beside-first", fork_beside_first}, {"threads", threads}, {"change-under-readers", change_under_readers},
     {"handlers", handlers}, {"own-signals", own_signals}, {"populated", populated}, {"dies", dies}, {"loads", loads}, {"declined", declined}, {"shared-writable", shared_writable},
     {"written", written}, {"writes-itself", writes_itself},
-    {"no-standard-error", no_standard_error},
+    {"no-standard-error", no_standard_error}, {"own-file-by-its-number", own_file_by_its_number},
 };
 
 #include "run_case.h"

@@ -2,7 +2,7 @@
 
 use crate::cases::Cases;
 use crate::elsewhere::{Elsewhere, is_root};
-use crate::{assert_same, refuses, stats, text};
+use crate::{MEMORY, assert_same, refuses, softfault_run, stats, text};
 use std::fs::File;
 use std::process::{Command, Output};
 
@@ -95,6 +95,20 @@ fn nothing_is_written_to_another_file_than_the_standard_error() {
         &without(&cases, "no-standard-error"),
         "a file by its number",
     );
+}
+
+/// Failed before: the report of `--stats` was written over its beginning.
+#[test]
+fn no_report_is_written_to_another_file_than_the_standard_error() {
+    let Some(cases) = Cases::get() else { return };
+    let own = crate::directory("own-file").join("own");
+    std::fs::write(&own, "the program's").unwrap();
+    let mut with = softfault_run();
+    with.args(["--memory", MEMORY, "--stats", "--"]);
+    with.arg(&cases.program).arg("own-file-by-its-number");
+    let with = with.arg(&cases.data).env("OWN", &own).output().unwrap();
+    assert!(with.status.success(), "{with:?}");
+    assert_eq!(std::fs::read_to_string(&own).unwrap(), "the program's");
 }
 
 #[test]
