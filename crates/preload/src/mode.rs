@@ -43,8 +43,9 @@ fn allowed() -> Mode {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: makes a file descriptor.
     let by_call = || opens(unsafe { softfault::system_call!(libc::SYS_userfaultfd, flags) });
-    // An engine looks at pages by the last.
-    match (by_device() || by_call()) && opens(open(c"/proc/self/mem", libc::O_RDONLY)) {
+    // An engine looks at pages by the last. The process's own has no memory once its first thread has ended.
+    let memory = c"/proc/thread-self/mem";
+    match (by_device() || by_call()) && opens(open(memory, libc::O_RDONLY)) {
         true => Mode::Messages,
         false => Mode::Signals,
     }

@@ -12,7 +12,8 @@ pub(crate) struct CgroupFiles {
 
 /// All that bound the process, from its own to the root. Some files may not be there.
 pub(crate) fn memory_cgroups() -> Vec<CgroupFiles> {
-    let said = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    // That of the process says "/" in cgroup v1 once its first thread has ended.
+    let said = std::fs::read_to_string("/proc/thread-self/cgroup").unwrap_or_default();
     let unified = Path::new("/sys/fs/cgroup/unified");
     let unified = match unified.is_dir() {
         true => unified,

@@ -95,9 +95,18 @@ lives! {
     no_more_processes: "no-processes";
     all_of_it_is_locked: "locks-all";
     alarms_that_touch_it: "alarms";
-    the_first_thread_ends: "main-ends";
     nobody_may_look_at_it: "no-dump";
     threads_that_fork: "many";
+}
+
+/// Failed before: its memory was handed back at its next fork.
+#[test]
+fn the_first_thread_ends() {
+    run("main-ends", |with, without, stats, what| {
+        assert_same_but_told(with, without, stats, what);
+        let last = stats.last().unwrap();
+        assert!(last.taken() >= 2 && last.handed_back() == 0, "{what}");
+    });
 }
 
 #[test]

@@ -25,7 +25,7 @@ const AHEAD: i64 = 64 << 20;
 /// Counts of the process, at the last look.
 #[derive(Debug)]
 pub(crate) struct KernelReads {
-    /// Immutable. `/proc/self/statm`.
+    /// Immutable. `statm` of the table's thread, which stays: that of the process has zeros once its first thread has ended.
     statm: Guarded,
     before: Counts,
 }
@@ -43,7 +43,7 @@ struct Counts {
 impl KernelReads {
     /// `None` where there is no table of descriptors to ask in.
     pub(crate) fn new() -> Option<Self> {
-        let statm = room::open("/proc/self/statm".as_ref())?;
+        let statm = room::open("/proc/thread-self/statm".as_ref())?;
         let mut reads = Self {
             statm,
             before: Counts::default(),

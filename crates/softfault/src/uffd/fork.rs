@@ -120,8 +120,8 @@ impl UffdMmu {
 /// written to but us, nor has files of that name; nor, for windows that memory is moved into, without huge pages and
 /// without a reserve.
 fn inherited_in(window: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let smaps = std::fs::read_to_string("/proc/self/smaps");
-    let maps = smaps.or_else(|_| std::fs::read_to_string("/proc/self/maps"));
+    let smaps = std::fs::read_to_string("/proc/thread-self/smaps");
+    let maps = smaps.or_else(|_| std::fs::read_to_string("/proc/thread-self/maps"));
     let maps = maps.unwrap_or_default();
     let (mut parts, mut writable) = (Vec::new(), None);
     for line in maps.lines() {
