@@ -3,8 +3,9 @@
 use crate::error::Error;
 use crate::interrupt::Output;
 use crate::lab::files::reserve;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Read, Write};
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufWriter, ErrorKind, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -79,18 +80,18 @@ pub fn write_by(
     write_beside(path, fill).unwrap_or_else(|| write_over(path, fill))
 }
 
-/// Writes a file beside the one of this name, and puts it in its place. `None`: no file can be made there, or the name is that
-/// of a device or a pipe.
+/// Writes a file beside the one of this name, and puts it in its place. `None`: no file can be made there, or what is there is
+/// no file with a name.
 fn write_beside(
     path: &Path,
     fill: &dyn Fn(&mut dyn Write) -> Result<(), Error>,
 ) -> Option<Result<(), Error>> {
-    let before = fs::metadata(path).ok();
-    if before.as_ref().is_some_and(|before| !before.is_file()) {
-        return None;
-    }
     // A link stays one.
-    let place = place(path);
+    let before = fs::metadata(path).ok();
+    let place = match &before {
+        Some(before) => place_of(path, before)?,
+        None => new_place(path),
+    };
     let mut name = place.file_name()?.to_owned();
     name.push(format!(".{}", std::process::id()));
     let beside = place.with_file_name(name);
@@ -116,7 +117,7 @@ fn write_over(
     let _output = waits.then(Output::begin).transpose()?;
     let mut options = File::options();
     let options = options.write(true).create(true).truncate(false);
-    let file = options.open(path).map_err(wrong)?;
+    let mut file = options.open(path).map_err(wrong)?;
     let before = file.metadata().map_err(wrong)?;
     if !before.is_file() {
         return filled(&file, path, fill);
@@ -127,8 +128,10 @@ fn write_over(
         let _ = file.set_len(before.len());
         return Err(wrong(e));
     }
-    filled(&file, path, fill)?;
-    file.set_len(length.0).map_err(wrong)
+    let written = filled(&file, path, fill);
+    // Of a failed one there is the beginning, and nothing of the old one behind it.
+    let end = file.stream_position().map_err(wrong)?;
+    written.and(file.set_len(end).map_err(wrong))
 }
 
 /// Counts the bytes that are written to it.
@@ -186,12 +189,13 @@ pub fn can_write_page(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
 /// Fails if `path` cannot be a file, before anything is measured for it, or if it is one of `inputs`, the files that the
 /// command reads. Of those `-` is stdin.
 pub fn can_write(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
-    let place = place(path);
-    if place.is_dir() {
+    if path.is_dir() {
         return Err(cannot_write(path, &"is a directory"));
     }
-    if !parent(&place).is_dir() {
-        return Err(cannot_write(path, &"no such directory"));
+    // Path drops these ends, and the kernel does not.
+    let name = path.as_os_str().as_bytes();
+    if name.ends_with(b"/") || name.ends_with(b"/.") {
+        return Err(cannot_write(path, &"a directory's name, and there is none"));
     }
     if let Some(input) = inputs.iter().find(|input| is_same(path, input)) {
         let input = input.display();
@@ -200,12 +204,18 @@ pub fn can_write(path: &Path, inputs: &[&Path]) -> Result<(), Error> {
             &format_args!("the command reads it ({input})"),
         ));
     }
-    let opened = match fs::symlink_metadata(&place) {
-        Ok(_) if place.is_file() => File::options().append(true).open(&place).map(drop),
+    let opened = match fs::metadata(path) {
+        Ok(about) if about.is_file() => File::options().append(true).open(path).map(drop),
         // To open a pipe would wait for its reader.
         Ok(_) => Ok(()),
-        // It goes again: whoever is interrupted leaves nothing.
-        Err(_) => File::create_new(&place).and_then(|_| fs::remove_file(&place)),
+        Err(_) => {
+            let place = new_place(path);
+            if !parent(&place).is_dir() {
+                return Err(cannot_write(path, &"no such directory"));
+            }
+            // It goes again: whoever is interrupted leaves nothing.
+            File::create_new(&place).and_then(|_| fs::remove_file(&place))
+        }
     };
     opened.map_err(|e| cannot_write(path, &e))
 }
@@ -217,16 +227,26 @@ pub fn is_same(path: &Path, other: &Path) -> bool {
         false => other,
     };
     match (fs::metadata(path), fs::metadata(other)) {
-        (Ok(path), Ok(other)) => {
-            path.is_file() && (path.dev(), path.ino()) == (other.dev(), other.ino())
-        }
-        (Err(_), Err(_)) => place(path) == place(other),
+        (Ok(path), Ok(other)) => path.is_file() && is_same_file(&path, &other),
+        (Err(_), Err(_)) => new_place(path) == new_place(other),
         _ => false,
     }
 }
 
-/// Where a file of this name is, or would be made: where all links lead to.
-fn place(path: &Path) -> PathBuf {
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// The name of a file, to which all links lead. `None` for what is no regular file, and for a file without a name: a link in
+/// `/proc` (/dev/stdout, say) leads also to a file that was removed.
+fn place_of(path: &Path, about: &Metadata) -> Option<PathBuf> {
+    let place = fs::canonicalize(path).ok()?;
+    let found = fs::metadata(&place).ok()?;
+    (about.is_file() && is_same_file(&found, about)).then_some(place)
+}
+
+/// Where a file of this name would be made, which is not there yet: where all links lead to.
+fn new_place(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // As many links as Linux follows.
     for _ in 0..40 {
@@ -248,4 +268,31 @@ fn parent(path: &Path) -> &Path {
 
 fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::input(format_args!("cannot write {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Failed before: the rest of the old one followed.
+    #[test]
+    fn of_a_failed_write_over_a_file_there_is_the_beginning_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for old in ["the old one, which is long", "old"] {
+            fs::write(file.path(), old).unwrap();
+            // The first call is for the length.
+            let calls = Cell::new(0);
+            let fill = |out: &mut dyn Write| {
+                out.write_all(b"new").unwrap();
+                if calls.replace(calls.get() + 1) > 0 {
+                    return Err(Error::failed("interrupted"));
+                }
+                out.write_all(b" one").unwrap();
+                Ok(())
+            };
+            assert!(write_over(file.path(), &fill).is_err());
+            assert_eq!(fs::read_to_string(file.path()).unwrap(), "new");
+        }
+    }
 }

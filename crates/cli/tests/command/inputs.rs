@@ -18,6 +18,12 @@ fn a_page_does_not_take_the_place_of_results() {
     symlink(&good, &link).unwrap();
     fs::hard_link(&good, &hard).unwrap();
     let before = fs::read(&good).unwrap();
+    for end in ["/", "/.", "//"] {
+        let mut report = softfault(&["lab", "report"]);
+        let output = format!("{}{end}", good.display());
+        report.arg(&good).args(["-o", &output]);
+        refused(&mut report, "a directory's name");
+    }
     for output in [&good, &link, &hard] {
         let mut report = softfault(&["lab", "report"]);
         report.arg(&good).arg("-o").arg(output);

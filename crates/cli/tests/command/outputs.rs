@@ -8,6 +8,7 @@ use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::Command;
 
 /// Failed before: a panic, and exit code 101.
 #[test]
@@ -130,6 +131,46 @@ fn a_link_to_nothing_yet_stays_one() {
     symlink("none/page.html", &link).unwrap();
     let mut report = softfault(&["lab", "report", &stored("random.json"), "-o"]);
     refused(report.arg(&link), "no such directory");
+}
+
+/// Failed before: "No such file or directory", for the link of a pipe leads to no name.
+#[test]
+fn a_pipe_by_its_number() {
+    let results = stored("random.json");
+    let (code, out, err) = finish(&mut softfault(&[
+        "lab",
+        "report",
+        &results,
+        "-o",
+        "/dev/stdout",
+    ]));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("<!DOCTYPE html") && out.contains("</html>"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "\"$@\" 3>&1 >&2 | cat", "sh"]);
+    shell.arg(env!("CARGO_BIN_EXE_softfault"));
+    shell.args(["lab", "report", &results, "-o", "/dev/fd/3"]);
+    let said = shell.output().unwrap();
+    let page = String::from_utf8(said.stdout).unwrap();
+    assert!(page.trim_end().ends_with("</html>"), "{page}");
+}
+
+/// Failed before: a file "page.html (deleted)".
+#[test]
+fn a_file_without_a_name() {
+    let dir = directory();
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        "exec 3<>page.html; rm page.html; \"$@\" >&2 && cat <&3",
+    ]);
+    shell.args(["sh", env!("CARGO_BIN_EXE_softfault"), "lab", "report"]);
+    shell.args([&stored("random.json"), "-o", "/dev/fd/3"]);
+    let said = shell.current_dir(dir.path()).output().unwrap();
+    let page = String::from_utf8(said.stdout).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html"), "{page}");
+    assert!(page.trim_end().ends_with("</html>"), "{page}");
+    assert!(is_empty(dir.path()));
 }
 
 /// No file of the process may be longer.
