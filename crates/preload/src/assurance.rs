@@ -42,9 +42,9 @@ pub fn of(fd: RawFd, stat: &libc::stat, end: u64) -> Result<Assurance, Decline> 
     match file_system(fd) {
         Some(kind) if READ_ONLY.contains(&kind) => Ok(Assurance::ReadOnlyFilesystem),
         // A memfd has no name, and whoever made it may write without being counted as a writer.
-        Some(TMPFS) if !has_name => Err(Decline::NoAssurance),
+        Some(TMPFS) if !has_name => Err(Decline::FileMayChange),
         Some(kind) if LOCAL.contains(&kind) => Ok(Assurance::Lease),
-        _ => Err(Decline::NoAssurance),
+        _ => Err(Decline::FileMayChange),
     }
 }
 

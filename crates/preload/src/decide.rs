@@ -91,7 +91,7 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
     };
     // Before all reasons that end a program with --strict: the user does not want this file.
     if by_path(call.fd, options) == Some(false) {
-        return Err(Decline::NotMatched);
+        return Err(Decline::Excluded);
     }
     let (sharing, writes) = sharing(call)?;
     // SAFETY: only asks.
@@ -124,7 +124,7 @@ fn sharing(call: &Call) -> Result<(c_int, bool), Decline> {
     let sharing = match call.flags & libc::MAP_TYPE {
         libc::MAP_PRIVATE => libc::MAP_PRIVATE,
         libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => libc::MAP_SHARED,
-        _ => return Err(Decline::OddFlags),
+        _ => return Err(Decline::UnsupportedFlags),
     };
     let other = call.flags & !(libc::MAP_TYPE | HARMLESS);
     check_flags(call, other)?;
@@ -153,7 +153,7 @@ fn check_flags(call: &Call, other: c_int) -> Result<(), Decline> {
     }
     match other {
         0 => Ok(()),
-        _ => Err(Decline::OddFlags),
+        _ => Err(Decline::UnsupportedFlags),
     }
 }
 
@@ -168,14 +168,14 @@ pub fn decide_anonymous(call: &Call) -> Result<Option<usize>, Decline> {
     match call.flags & libc::MAP_TYPE {
         libc::MAP_PRIVATE => {}
         libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => return Err(Decline::SharedWritable),
-        _ => return Err(Decline::OddFlags),
+        _ => return Err(Decline::UnsupportedFlags),
     }
     // A stack is its thread's, from its first call on.
     let harmless = libc::MAP_TYPE | libc::MAP_ANONYMOUS | HARMLESS & !libc::MAP_STACK;
     check_flags(call, call.flags & !harmless)?;
     match call.protection {
         BOTH if !mode::has_private_memory() => Err(Decline::NoSwap),
-        BOTH if program::has_own_malloc() => Err(Decline::ForeignMalloc),
+        BOTH if program::has_own_malloc() => Err(Decline::OtherMalloc),
         BOTH => Ok(Some(bytes)),
         _ => Err(Decline::NoAccess),
     }
@@ -225,7 +225,7 @@ pub fn look(fd: RawFd) -> Option<libc::stat> {
 
 /// Whether the patterns match a file; `None`: there are none.
 fn by_path(fd: RawFd, options: &options::Options) -> Option<bool> {
-    if options.matching.is_empty() && options.not.is_empty() {
+    if options.include.is_empty() && options.exclude.is_empty() {
         return None;
     }
     // Of this thread: the first one may have ended, and has no descriptors then.
@@ -233,7 +233,7 @@ fn by_path(fd: RawFd, options: &options::Options) -> Option<bool> {
     let path = std::fs::read_link(link).ok()?;
     let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
     let any = |patterns: &[CString]| patterns.iter().any(|pattern| matches(pattern, &path));
-    Some((options.matching.is_empty() || any(&options.matching)) && !any(&options.not))
+    Some((options.include.is_empty() || any(&options.include)) && !any(&options.exclude))
 }
 
 /// True if a pattern matches a path, or, without a slash in it, the path's last part.

@@ -49,8 +49,8 @@ fn is_told(why: Decline) -> bool {
     matches!(
         why,
         Decline::OpenForWriting
-            | Decline::NoAssurance
-            | Decline::NoFaults
+            | Decline::FileMayChange
+            | Decline::NoEngine
             | Decline::SwapFull
             | Decline::TablesFull
             | Decline::Error
@@ -65,7 +65,7 @@ fn breaks_strict(why: Decline) -> bool {
             | Decline::SmallMapping
             | Decline::NotRegular
             | Decline::NoAccess
-            | Decline::NotMatched
+            | Decline::Excluded
     )
 }
 
@@ -91,12 +91,12 @@ fn line(why: Decline, call: &Call, ends: bool) -> String {
 /// The option that takes the mapping, or the obstacle.
 fn how(why: Decline) -> Option<String> {
     Some(match why {
-        Decline::OpenForWriting | Decline::NoAssurance => {
+        Decline::OpenForWriting | Decline::FileMayChange => {
             "--assume-immutable takes it; use it only if no process writes to the file".to_owned()
         }
         Decline::PrivateWritable => "--swap DIR takes it".to_owned(),
         Decline::TablesFull => "raise --memory to take it".to_owned(),
-        Decline::NoFaults => table::lock().refused.clone()?,
+        Decline::NoEngine => table::lock().refused.clone()?,
         Decline::Error if mode::has_few_descriptors() => {
             "RLIMIT_NOFILE is low, `ulimit -n 64` is enough".to_owned()
         }

@@ -54,13 +54,13 @@ impl Leases {
             leased.users += 1;
             return Ok(());
         }
-        let thread = self.thread.ok_or(Decline::NoAssurance)?;
+        let thread = self.thread.ok_or(Decline::FileMayChange)?;
         // SAFETY: open as long as the program's call lasts.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let lease = ReadLease::take(fd, thread, SIGNAL);
         let lease = lease.map_err(|why| match why.raw_os_error() {
             Some(libc::EAGAIN) => Decline::OpenForWriting,
-            _ => Decline::NoAssurance,
+            _ => Decline::FileMayChange,
         })?;
         let path = std::fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd())).ok();
         let users = 1;

@@ -4,8 +4,8 @@
 pub const TREE: &str = "SOFTFAULT_RUN_TREE";
 pub const FAULTS: &str = "SOFTFAULT_RUN_FAULTS";
 pub const MIN_SIZE: &str = "SOFTFAULT_RUN_MIN_SIZE";
-pub const MATCH: &str = "SOFTFAULT_RUN_MATCH";
-pub const NOT: &str = "SOFTFAULT_RUN_NOT";
+pub const INCLUDE: &str = "SOFTFAULT_RUN_INCLUDE";
+pub const EXCLUDE: &str = "SOFTFAULT_RUN_EXCLUDE";
 pub const ANONYMOUS: &str = "SOFTFAULT_RUN_ANONYMOUS";
 pub const ASSUME_IMMUTABLE: &str = "SOFTFAULT_RUN_ASSUME_IMMUTABLE";
 pub const STRICT: &str = "SOFTFAULT_RUN_STRICT";

@@ -6,7 +6,7 @@
 //! | `SOFTFAULT_RUN_TREE` | the page that a tree of processes shares, whose budget `SOFTFAULT_MEMORY` is; without, it is each process's |
 //! | `SOFTFAULT_RUN_FAULTS` | `auto`, `messages` or `signals` |
 //! | `SOFTFAULT_RUN_MIN_SIZE` | bytes of the smallest file whose mappings are taken |
-//! | `SOFTFAULT_RUN_MATCH`, `SOFTFAULT_RUN_NOT` | patterns of paths, a line each |
+//! | `SOFTFAULT_RUN_INCLUDE`, `SOFTFAULT_RUN_EXCLUDE` | patterns of paths, a line each |
 //! | `SOFTFAULT_RUN_ANONYMOUS` | `1`: large anonymous memory is taken |
 //! | `SOFTFAULT_RUN_ASSUME_IMMUTABLE` | `1`: nobody writes to the files |
 //! | `SOFTFAULT_RUN_STRICT` | `1`: a process of which a mapping is declined that would have been taken ends |
@@ -30,9 +30,9 @@ pub struct Options {
     /// Bytes of the smallest file whose mappings are taken.
     pub min_size: u64,
     /// Patterns of paths that are taken; empty: all.
-    pub matching: Vec<CString>,
+    pub include: Vec<CString>,
     /// Patterns of paths that are not.
-    pub not: Vec<CString>,
+    pub exclude: Vec<CString>,
     /// Anonymous memory is taken.
     pub anonymous: bool,
     /// Where private memory goes that does not fit the budget.
@@ -109,8 +109,8 @@ fn read() -> Options {
     let lines = |name: &str| patterns(said(name).unwrap_or_default());
     Options {
         min_size: bytes(names::MIN_SIZE).map_or(MIN_SIZE, |bytes| bytes as u64),
-        matching: lines(names::MATCH),
-        not: lines(names::NOT),
+        include: lines(names::INCLUDE),
+        exclude: lines(names::EXCLUDE),
         anonymous: text(names::ANONYMOUS).as_deref() == Some("1"),
         swap: var_os("SOFTFAULT_SWAP").and_then(|swap| softfault::swap_of(&swap).ok()),
         assume_immutable: text(names::ASSUME_IMMUTABLE).as_deref() == Some("1"),

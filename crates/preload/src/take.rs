@@ -121,7 +121,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         return Ok(engine.clone());
     }
     if table.refused.is_some() {
-        return Err(Decline::NoFaults);
+        return Err(Decline::NoEngine);
     }
     // Before anything is opened: the program has the few that there are.
     let descriptors = mode::limit(libc::RLIMIT_NOFILE);
@@ -130,7 +130,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
             "RLIMIT_NOFILE is {descriptors}, and {} are needed: raise it with `ulimit -n`",
             mode::LEAST_DESCRIPTORS
         ));
-        return Err(Decline::NoFaults);
+        return Err(Decline::NoEngine);
     }
     let mut builder = Engine::builder()
         .faults(match mode::get() {
@@ -149,19 +149,19 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
     if mode::get() == Mode::Signals && program::makes_calls_itself() {
         table.refused =
             Some("a Go program makes system calls itself, which needs faults by messages; here they are signals".into());
-        return Err(Decline::NoFaults);
+        return Err(Decline::NoEngine);
     }
     if let Some(sanitizer) = program::sanitizer() {
         table.refused = Some(format!(
             "{sanitizer} would report softfault's changes to memory as errors of the program"
         ));
-        return Err(Decline::NoFaults);
+        return Err(Decline::NoEngine);
     }
     // Before there is an engine, which would keep its share of the tree's budget.
     if !marked::make() {
         table.refused =
             Some("there is no address space for its marks of mappings (RLIMIT_AS)".into());
-        return Err(Decline::NoFaults);
+        return Err(Decline::NoEngine);
     }
     let share = match &table.inherited {
         None => tree::join(),
@@ -197,7 +197,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
                 true => format!("{error}: RLIMIT_NOFILE is low, `ulimit -n 64` is enough"),
                 false => error.to_string(),
             });
-            Err(Decline::NoFaults)
+            Err(Decline::NoEngine)
         }
     }
 }

@@ -51,11 +51,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     min_size: Option<u64>,
     /// Take only files whose path, or whose file name, matches this pattern; may be repeated
-    #[arg(long = "match", value_name = "GLOB")]
-    matching: Vec<OsString>,
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<OsString>,
     /// Take no files whose path, or whose file name, matches this pattern; may be repeated
     #[arg(long, value_name = "GLOB")]
-    not: Vec<OsString>,
+    exclude: Vec<OsString>,
     /// Take files that other users could write to: you promise that no process writes to them meanwhile
     #[arg(long)]
     assume_immutable: bool,
@@ -178,8 +178,8 @@ fn set_variables(args: &RunArgs) -> Result<(), Error> {
         None => set(tree::VARIABLE, tree::name()?.as_os_str()),
     }
     number(variables::MIN_SIZE, args.min_size);
-    patterns::put(variables::MATCH, "--match", &args.matching)?;
-    patterns::put(variables::NOT, "--not", &args.not)?;
+    patterns::put(variables::INCLUDE, "--include", &args.include)?;
+    patterns::put(variables::EXCLUDE, "--exclude", &args.exclude)?;
     if args.assume_immutable {
         set(variables::ASSUME_IMMUTABLE, "1".as_ref());
     }

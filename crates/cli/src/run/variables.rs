@@ -2,8 +2,8 @@
 //! command, and a name that nobody knows is told.
 
 pub use super::names::{
-    ANONYMOUS, ASSUME_IMMUTABLE, FAULTS, MATCH, MIN_SIZE, NOT, STATS, STATS_EVERY, STATS_FILE,
-    STRICT,
+    ANONYMOUS, ASSUME_IMMUTABLE, EXCLUDE, FAULTS, INCLUDE, MIN_SIZE, STATS, STATS_EVERY,
+    STATS_FILE, STRICT,
 };
 use super::seconds::seconds;
 use super::{patterns, stamp, tree};
@@ -28,8 +28,8 @@ const OURS: [(&str, WhyNot); 13] = [
             None => Some("a size is a whole number of bytes, or one followed by K, M, G or T"),
         }
     }),
-    (MATCH, patterns::why_not),
-    (NOT, patterns::why_not),
+    (INCLUDE, patterns::why_not),
+    (EXCLUDE, patterns::why_not),
     (FAULTS, |value| {
         let known = ["auto", "messages", "signals"];
         none_of(value, &known, "the value must be auto, messages or signals")
@@ -136,7 +136,7 @@ mod tests {
         assert!(is_near("SOFTFAULT_MEMROY", "SOFTFAULT_MEMORY"));
         assert!(is_near("SOFTFAULT_MINSIZE", MIN_SIZE));
         assert!(is_near("SOFTFAULT_RUN_MEMORY", "SOFTFAULT_MEMORY"));
-        assert!(!is_near("SOFTFAULT_FOO", NOT));
+        assert!(!is_near("SOFTFAULT_FOO", tree::VARIABLE));
         // Of two that are as near, the one that is nearer as it is written.
         let stat = "SOFTFAULT_RUN_STAT";
         assert!(distance(stat, STATS) < distance(stat, "SOFTFAULT_STATS"));

@@ -84,7 +84,7 @@ fn every_command_has_a_page_with_all_of_its_options() {
             for row in [
                 "127",
                 "SOFTFAULT_RUN_STRICT",
-                "no_assurance",
+                "file_may_change",
                 "taken, taken_bytes",
             ] {
                 assert!(page.contains(row), "{row}");

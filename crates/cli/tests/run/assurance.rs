@@ -124,7 +124,7 @@ fn on(kind: &str, then: &str, name: &str) -> Option<stats::ProcessStats> {
 #[test]
 fn a_file_system_without_leases_of_its_own_is_declined() {
     if let Some(stats) = on("ramfs", "true", "ramfs") {
-        assert_eq!(stats.declined(), [("no_assurance".to_owned(), 1)]);
+        assert_eq!(stats.declined(), [("file_may_change".to_owned(), 1)]);
     }
 }
 
@@ -132,7 +132,7 @@ fn a_file_system_without_leases_of_its_own_is_declined() {
 #[test]
 fn a_file_system_that_is_mounted_read_only_assures_nothing() {
     if let Some(stats) = on("ramfs", "mount -o remount,ro none PLACE", "read-only") {
-        assert_eq!(stats.declined(), [("no_assurance".to_owned(), 1)]);
+        assert_eq!(stats.declined(), [("file_may_change".to_owned(), 1)]);
     }
     // Under a lease.
     if let Some(stats) = on("tmpfs", "mount -o remount,ro none PLACE", "leased") {

@@ -158,7 +158,7 @@ fn thread_sanitizer_is_declined() {
         assert_same_but_told(&with, &without, &stats, how);
         assert!(text(&with.stderr).contains("ThreadSanitizer"));
         let declined = stats[0].declined();
-        assert_eq!(declined, [("no_faults".to_owned(), 1)]);
+        assert_eq!(declined, [("no_engine".to_owned(), 1)]);
     }
 }
 

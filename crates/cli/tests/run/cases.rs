@@ -229,7 +229,7 @@ fn declined_mappings_are_named() {
         ("a device, and a pipe", "not_regular", 2),
     ];
     if cfg!(target_arch = "x86_64") {
-        expected.push(("low", "odd_flags", 1));
+        expected.push(("low", "unsupported_flags", 1));
     }
     for stats in each {
         assert_eq!(stats[0].taken(), 0);
@@ -274,14 +274,14 @@ fn patterns_say_which_files_when_the_first_thread_has_ended() {
 fn patterns_say_which_files_of(case: &str) {
     let Some(cases) = Cases::get() else { return };
     let path = cases.data.to_str().unwrap();
-    let other = ["not_matched", "taken"];
+    let other = ["excluded", "taken"];
     let rows: [(&[&str], usize); 6] = [
-        (&["--match", "data"], 1),
-        (&["--match", "*.bin"], 0),
-        (&["--match", "*.bin", "--match", path], 1),
-        (&["--match", "/nowhere/*"], 0),
-        (&["--not", "da*"], 0),
-        (&["--match", "*", "--not", "*.bin"], 1),
+        (&["--include", "data"], 1),
+        (&["--include", "*.bin"], 0),
+        (&["--include", "*.bin", "--include", path], 1),
+        (&["--include", "/nowhere/*"], 0),
+        (&["--exclude", "da*"], 0),
+        (&["--include", "*", "--exclude", "*.bin"], 1),
     ];
     for (arguments, taken) in rows {
         let file = cases.stats_file("patterns");

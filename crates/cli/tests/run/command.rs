@@ -18,12 +18,12 @@ fn impossible_options_are_an_error_of_one_line() {
         (&["--swap", "/no/such/place:1G"], "no directory"),
         (&["--swap", "/tmp:lots"], "no size"),
         (&["--swap", "/tmp:1K"], "less than a page"),
-        (&["--match", "a\nb"], "line breaks"),
+        (&["--include", "a\nb"], "line breaks"),
         (
-            &["--match", "*.db", "--match", "a[b"],
-            "--match a[b: no ] closes a [",
+            &["--include", "*.db", "--include", "a[b"],
+            "--include a[b: no ] closes a [",
         ),
-        (&["--not", "a\\"], "behind the last backslash"),
+        (&["--exclude", "a\\"], "behind the last backslash"),
     ];
     for (arguments, why) in refused {
         let mut command = softfault_run();

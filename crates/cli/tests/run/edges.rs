@@ -204,6 +204,6 @@ fn a_program_that_has_few_descriptors_is_the_kernels_and_a_line_says_why() {
         assert!(said.ends_with(raise), "{how}: {said}");
         assert_eq!(said.lines().count(), 1, "{how}: {said}");
         let stats = stats.last().expect("its own");
-        assert_eq!(stats.declined(), [("no_faults".to_owned(), 1)], "{how}");
+        assert_eq!(stats.declined(), [("no_engine".to_owned(), 1)], "{how}");
     }
 }

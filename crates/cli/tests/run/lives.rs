@@ -70,7 +70,7 @@ fn runs_on(case: &str) {
     run(case, |with, without, _, what| {
         let told = text(&with.stderr);
         let is_refusal = |line: &str| {
-            line.contains(" is not under the budget: no_faults,")
+            line.contains(" is not under the budget: no_engine,")
                 || line.contains(": the last report is not in ")
         };
         assert!(told.lines().all(is_refusal), "{what}: {told}");

@@ -175,8 +175,8 @@ pub const WAS_OPENED: &str = " is no longer under the budget: it was opened for 
 pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessStats], what: &str) {
     const TOLD: [&str; 6] = [
         "open_for_writing",
-        "no_assurance",
-        "no_faults",
+        "file_may_change",
+        "no_engine",
         "swap_full",
         "tables_full",
         "error",

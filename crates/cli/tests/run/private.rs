@@ -243,7 +243,7 @@ fn declined_mappings_are_named() {
         ("map_fixed", 1),
         ("shared_writable", 1),
         ("no_access", 1),
-        ("odd_flags", 2),
+        ("unsupported_flags", 2),
     ];
     let swap = private.swap("100M");
     // Options, the mappings declined of those that depend on them, and how many mappings are taken.
@@ -415,7 +415,7 @@ fn memory_of_a_malloc_of_the_programs_own_is_declined() {
         .arg(&private.data);
     assert!(with.output().unwrap().status.success());
     let stats = stats::read(&file).pop().unwrap();
-    assert_eq!(stats.declined(), [("foreign_malloc".to_owned(), 1)]);
+    assert_eq!(stats.declined(), [("other_malloc".to_owned(), 1)]);
 }
 
 /// The command refuses that; a program within may have taken the variable away.

@@ -71,14 +71,14 @@ fn another_user_s_file_is_told() {
     let with = place.softfault(&run).output().unwrap();
     assert_eq!(text(&with.stdout), text(&without(cases, "whole").stdout));
     let said = text(&with.stderr);
-    let about = format!(": {data:?}, 25 MiB, is not under the budget: no_assurance, ");
+    let about = format!(": {data:?}, 25 MiB, is not under the budget: file_may_change, ");
     assert!(
         said.contains(&about) && said.contains("--assume-immutable takes it"),
         "{said}"
     );
     let strict = ["run", "--strict"].iter().chain(&run[1..]).copied();
     let strict: Vec<_> = strict.collect();
-    refuses(&mut place.softfault(&strict), 125, "no_assurance");
+    refuses(&mut place.softfault(&strict), 125, "file_may_change");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_strict_run_ends_where_a_mapping_is_declined() {
     refuses(&mut strict("whole"), 125, &why);
     // A file that is left out has no budget.
     let mut left_out = strict("whole");
-    left_out.env("SOFTFAULT_RUN_NOT", "data");
+    left_out.env("SOFTFAULT_RUN_EXCLUDE", "data");
     assert_same(
         &left_out.output().unwrap(),
         &without(&cases, "whole"),
@@ -149,7 +149,7 @@ fn a_strict_run_ends_where_a_mapping_is_declined() {
     );
     // However it is mapped.
     let mut left_out = strict("shared-writable");
-    left_out.env("SOFTFAULT_RUN_NOT", "data");
+    left_out.env("SOFTFAULT_RUN_EXCLUDE", "data");
     assert_same(
         &left_out.output().unwrap(),
         &without(&cases, "shared-writable"),

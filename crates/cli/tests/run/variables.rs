@@ -81,9 +81,9 @@ fn a_command_within_another_has_nothing_to_say() {
         "8M",
         "--min-size",
         "1M",
-        "--match",
+        "--include",
         "*",
-        "--not",
+        "--exclude",
         "a",
     ]);
     outer.args([
