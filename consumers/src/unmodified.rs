@@ -408,7 +408,7 @@ impl Sum {
             let number = |value: &Value| value.as_u64().unwrap_or(0);
             sum.taken += number(&process["taken"]["bytes"]);
             sum.handed_back += number(&process["handed_back"]["mappings"]);
-            sum.read += number(&process["read_bytes"]);
+            sum.read += number(&process["bytes_read"]);
             sum.peak = sum.peak.max(number(&process["peak_bytes"]));
             for (why, of) in process["declined"].as_object().into_iter().flatten() {
                 *sum.declined.entry(why.clone()).or_default() += number(&of["mappings"]);

@@ -48,10 +48,40 @@ fn waited(stats: &Stats) -> u64 {
     stats.waits.read.total_ns + stats.waits.folio.total_ns
 }
 
-/// Bytes that went to swap, and that came back.
-fn swapped(stats: &Stats) -> (u64, u64) {
+/// Mappings that were taken, and where they are.
+fn mappings() -> [(&'static str, (u64, u64)); 3] {
+    [
+        ("taken", count::TAKEN.get()),
+        ("malloc", count::BLOCKS.get()),
+        ("handed_back", count::HANDED_BACK.get()),
+    ]
+}
+
+/// The engine's figures, by their names in both forms.
+fn of_engine(stats: &Stats) -> [(&'static str, u64); 10] {
     let swap = stats.swap.unwrap_or_default();
-    (swap.pages_out * PAGE, swap.pages_in * PAGE)
+    [
+        ("faults", stats.faults),
+        ("bytes_read", stats.bytes_read),
+        ("evicted", stats.evicted),
+        ("resident_bytes", stats.resident_bytes),
+        ("peak_bytes", stats.peak_bytes),
+        ("memory_bytes", stats.memory_bytes),
+        ("waited_ns", waited(stats)),
+        ("failed_touches", stats.failed_touches),
+        ("swapped_out_bytes", swap.pages_out * PAGE),
+        ("swapped_in_bytes", swap.pages_in * PAGE),
+    ]
+}
+
+/// The tree's figures: the name in the text, and in the object of JSON.
+fn of_tree(tree: &TreeStats) -> [(&'static str, &'static str, u64); 4] {
+    [
+        ("share_bytes", "share_bytes", tree.share),
+        ("tree_memory_bytes", "memory_bytes", tree.memory),
+        ("tree_peak_bytes", "peak_bytes", tree.peak),
+        ("tree_processes", "processes", tree.processes),
+    ]
 }
 
 fn text(
@@ -62,16 +92,12 @@ fn text(
 ) -> String {
     let mut text = String::new();
     let prefix = line_prefix();
-    let (taken, taken_bytes) = count::TAKEN.get();
-    let (blocks, blocks_bytes) = count::BLOCKS.get();
-    let (back, back_bytes) = count::HANDED_BACK.get();
     // Writing to a string does not fail.
-    let _ = writeln!(
-        text,
-        "{prefix}: taken={taken} taken_bytes={taken_bytes} malloc={blocks} malloc_bytes={blocks_bytes} handed_back={back} handed_back_bytes={back_bytes} time={:.3} ended={}",
-        now(),
-        u8::from(ended),
-    );
+    let _ = write!(text, "{prefix}:");
+    for (name, (count, bytes)) in mappings() {
+        let _ = write!(text, " {name}={count} {name}_bytes={bytes}");
+    }
+    let _ = writeln!(text, " time={:.3} ended={}", now(), u8::from(ended));
     for (name, why, (count, bytes)) in count::all_declined() {
         let _ = writeln!(
             text,
@@ -79,27 +105,12 @@ fn text(
         );
     }
     if let Some(stats) = stats {
-        let _ = writeln!(
-            text,
-            "{prefix}: faults={} read_bytes={} evicted={} resident_bytes={} peak_bytes={} memory_bytes={} waited_ns={} failed={} swapped_out={} swapped_in={}",
-            stats.faults,
-            stats.bytes_read,
-            stats.evicted,
-            stats.resident_bytes,
-            stats.peak_bytes,
-            stats.memory_bytes,
-            waited(stats),
-            stats.failed_touches,
-            swapped(stats).0,
-            swapped(stats).1,
-        );
+        let figures = of_engine(stats).map(|(name, figure)| format!(" {name}={figure}"));
+        let _ = writeln!(text, "{prefix}:{}", figures.concat());
     }
     if let Some(tree) = tree {
-        let _ = writeln!(
-            text,
-            "{prefix}: share_bytes={} tree_memory_bytes={} tree_peak_bytes={} tree_processes={}",
-            tree.share, tree.memory, tree.peak, tree.processes,
-        );
+        let figures = of_tree(tree).map(|(name, _, figure)| format!(" {name}={figure}"));
+        let _ = writeln!(text, "{prefix}:{}", figures.concat());
     }
     if let Some(refused) = refused {
         let _ = writeln!(text, "{prefix}: no engine: {refused}");
@@ -114,44 +125,30 @@ fn json(
     refused: Option<&str>,
 ) -> String {
     let mut text = String::new();
-    let mappings = |(count, bytes)| format!("{{\"mappings\":{count},\"bytes\":{bytes}}}");
+    let object = |(count, bytes)| format!("{{\"mappings\":{count},\"bytes\":{bytes}}}");
+    let member = |(name, counted)| format!("\"{name}\":{}", object(counted));
     let declined = count::all_declined();
-    let declined = declined.map(|(name, _, counted)| format!("\"{name}\":{}", mappings(counted)));
-    let declined: Vec<_> = declined.collect();
+    let declined: Vec<_> = declined
+        .map(|(name, _, counted)| member((name, counted)))
+        .collect();
     let _ = write!(
         text,
-        "{{\"pid\":{},\"program\":{},\"time\":{:.3},\"ended\":{},\"taken\":{},\"malloc\":{},\"handed_back\":{},\"declined\":{{{}}}",
+        "{{\"pid\":{},\"program\":{},\"time\":{:.3},\"ended\":{},{},\"declined\":{{{}}}",
         std::process::id(),
         quoted(&name()),
         now(),
         ended,
-        mappings(count::TAKEN.get()),
-        mappings(count::BLOCKS.get()),
-        mappings(count::HANDED_BACK.get()),
+        mappings().map(member).join(","),
         declined.join(","),
     );
     if let Some(stats) = stats {
-        let _ = write!(
-            text,
-            ",\"faults\":{},\"read_bytes\":{},\"evicted\":{},\"resident_bytes\":{},\"peak_bytes\":{},\"memory_bytes\":{},\"waited_ns\":{},\"failed\":{},\"swapped_out_bytes\":{},\"swapped_in_bytes\":{}",
-            stats.faults,
-            stats.bytes_read,
-            stats.evicted,
-            stats.resident_bytes,
-            stats.peak_bytes,
-            stats.memory_bytes,
-            waited(stats),
-            stats.failed_touches,
-            swapped(stats).0,
-            swapped(stats).1,
-        );
+        for (name, figure) in of_engine(stats) {
+            let _ = write!(text, ",\"{name}\":{figure}");
+        }
     }
     if let Some(tree) = tree {
-        let _ = write!(
-            text,
-            ",\"tree\":{{\"share_bytes\":{},\"memory_bytes\":{},\"peak_bytes\":{},\"processes\":{}}}",
-            tree.share, tree.memory, tree.peak, tree.processes,
-        );
+        let figures = of_tree(tree).map(|(_, name, figure)| format!("\"{name}\":{figure}"));
+        let _ = write!(text, ",\"tree\":{{{}}}", figures.join(","));
     }
     if let Some(refused) = refused {
         let _ = write!(text, ",\"no_engine\":{}", quoted(refused));

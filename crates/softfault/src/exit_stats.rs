@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! softfault-stats: pid=4711 engines=1 peak_bytes=268435456
-//! softfault-stats: faults=90 minor=60 major=20 anonymous=10 zero_pages=0 failed=0
-//! softfault-stats: read_bytes=81920 read_errors=0 readahead=5 readahead_used=4 readahead_dropped=0
-//! softfault-stats: evicted=0 refaults=0 memory_waits=0 swapped_out=0 swapped_in=0 huge_faults=0
+//! softfault-stats: faults=90 minor=60 major=20 anonymous=10 zero_pages=0 failed_touches=0
+//! softfault-stats: bytes_read=81920 read_errors=0 readahead=5 readahead_used=4 readahead_dropped=0
+//! softfault-stats: evicted=0 refaults=0 memory_waits=0 swapped_out_bytes=0 swapped_in_bytes=0 huge_faults=0
 //! softfault-stats: read_direct_bytes=81920 read_cached_bytes=0 small_maps=0 small_bytes=0 shown_by_kernel=0 shown_bytes=0 taken_over=0 shared_maps=0 shared_bytes=0 special_maps=0 special_bytes=0
 //! softfault-stats: writable_maps=0 writable_bytes=0 written_back_bytes=0 write_errors=0
 //! ```
@@ -21,6 +21,7 @@ use crate::kernel::KernelCount;
 use crate::store::ReadPolicy;
 use crate::table::{Identity, identity_of};
 use crate::{environment, error};
+use Source::{Engine, Process};
 use core::fmt::Write;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
@@ -30,32 +31,123 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::Node;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// The counters, in the order in which they are printed.
-#[derive(Clone, Copy)]
-enum Count {
-    Engines,
-    PeakBytes,
-    Faults,
-    Minor,
-    Major,
-    Anonymous,
-    ZeroPages,
-    ReadBytes,
-    ReadErrors,
-    Readahead,
-    ReadaheadUsed,
-    ReadaheadDropped,
-    Evicted,
-    Refaults,
-    MemoryWaits,
-    SwappedOut,
-    SwappedIn,
-    WrittenBackBytes,
-    WriteErrors,
+/// Where a counter is.
+enum Source {
+    /// Of an engine; those of all engines are added up.
+    Engine(fn(&Node) -> u64),
+    /// Of the process as a whole.
+    Process(fn() -> u64),
 }
 
-const COUNTS: usize = Count::WriteErrors as usize + 1;
+/// The counters as they are printed: the row, the name, and where each is.
+const COUNTERS: [(usize, &str, Source); 34] = [
+    (0, "engines", Engine(|_| 1)),
+    (0, "peak_bytes", Engine(|node| node.budget.peak() * PAGE)),
+    (1, "faults", Engine(faults)),
+    (1, "minor", Engine(|node| node.stats.minor_faults.get())),
+    (1, "major", Engine(|node| node.stats.major_faults.get())),
+    (
+        1,
+        "anonymous",
+        Engine(|node| node.stats.anonymous_faults.get()),
+    ),
+    (1, "zero_pages", Engine(|node| node.stats.zero_pages.get())),
+    (1, "failed_touches", Process(crate::faults::failed_touches)),
+    (2, "bytes_read", Engine(|node| node.stats.bytes_read.get())),
+    (
+        2,
+        "read_errors",
+        Engine(|node| node.stats.read_errors.get()),
+    ),
+    (
+        2,
+        "readahead",
+        Engine(|node| node.stats.readahead_pages.get()),
+    ),
+    (
+        2,
+        "readahead_used",
+        Engine(|node| node.stats.readahead_used.get()),
+    ),
+    (
+        2,
+        "readahead_dropped",
+        Engine(|node| node.stats.readahead_dropped.get()),
+    ),
+    (3, "evicted", Engine(|node| node.stats.evicted.get())),
+    (3, "refaults", Engine(|node| node.stats.refaults.get())),
+    (
+        3,
+        "memory_waits",
+        Engine(|node| node.stats.memory_waits.get()),
+    ),
+    (3, "swapped_out_bytes", Engine(|node| swapped(node).0)),
+    (3, "swapped_in_bytes", Engine(|node| swapped(node).1)),
+    (
+        3,
+        "huge_faults",
+        Process(|| crate::huge_faults::HugeStats::now().faults),
+    ),
+    (
+        4,
+        "read_direct_bytes",
+        Process(|| ReadPolicy::bytes_of_process()[0]),
+    ),
+    (
+        4,
+        "read_cached_bytes",
+        Process(|| ReadPolicy::bytes_of_process()[1]),
+    ),
+    (4, "small_maps", Process(|| KernelCount::SmallMaps.get())),
+    (4, "small_bytes", Process(|| KernelCount::SmallBytes.get())),
+    (4, "shown_by_kernel", Process(|| KernelCount::Shown.get())),
+    (4, "shown_bytes", Process(|| KernelCount::ShownBytes.get())),
+    (4, "taken_over", Process(|| KernelCount::TakenOver.get())),
+    (4, "shared_maps", Process(|| KernelCount::Shared.get())),
+    (
+        4,
+        "shared_bytes",
+        Process(|| KernelCount::SharedBytes.get()),
+    ),
+    (4, "special_maps", Process(|| KernelCount::Special.get())),
+    (
+        4,
+        "special_bytes",
+        Process(|| KernelCount::SpecialBytes.get()),
+    ),
+    (5, "writable_maps", Process(|| WRITABLE[0].load(Relaxed))),
+    (5, "writable_bytes", Process(|| WRITABLE[1].load(Relaxed))),
+    (
+        5,
+        "written_back_bytes",
+        Engine(|node| node.stats.written_back.get() * PAGE),
+    ),
+    (
+        5,
+        "write_errors",
+        Engine(|node| node.stats.write_errors.get()),
+    ),
+];
+
+const COUNTS: usize = COUNTERS.len();
+/// A count for each of them.
 type Counts = [u64; COUNTS];
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+fn faults(node: &Node) -> u64 {
+    let stats = &node.stats;
+    let mapped = stats.minor_faults.get() + stats.major_faults.get();
+    mapped + stats.anonymous_faults.get() + stats.spurious.get()
+}
+
+/// Bytes that went to swap, and that came back.
+fn swapped(node: &Node) -> (u64, u64) {
+    node.swap.as_ref().map_or((0, 0), |swap| {
+        let pages = &swap.stats;
+        (pages.pages_out.get() * PAGE, pages.pages_in.get() * PAGE)
+    })
+}
 
 /// An engine's node, and the process that made it. Entries stay: there are as many as engines were made.
 struct CountedNode {
@@ -75,28 +167,11 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 static FIRST: AtomicU32 = AtomicU32::new(0);
 /// The standard error, as it was then.
 static STANDARD_ERROR: OnceLock<Result<Identity, i32>> = OnceLock::new();
-/// The counters of the process as a whole, by name.
-const OF_PROCESS: [&str; 15] = [
-    "failed",
-    "huge_faults",
-    "writable_maps",
-    "writable_bytes",
-    "read_direct_bytes",
-    "read_cached_bytes",
-    "small_maps",
-    "small_bytes",
-    "shown_by_kernel",
-    "shown_bytes",
-    "taken_over",
-    "shared_maps",
-    "shared_bytes",
-    "special_maps",
-    "special_bytes",
-];
+
 /// Maps that write to their file over an engine, and their bytes, at any time.
 static WRITABLE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// The counts of a child's parent at the fork.
-static PARENTS: [AtomicU64; OF_PROCESS.len()] = [const { AtomicU64::new(0) }; OF_PROCESS.len()];
+static PARENTS: [AtomicU64; COUNTS] = [const { AtomicU64::new(0) }; COUNTS];
 
 /// True if there will be something to print.
 pub(crate) fn watch() -> bool {
@@ -126,26 +201,12 @@ pub(crate) fn forked() {
     }
 }
 
-fn of_process() -> [u64; OF_PROCESS.len()] {
-    let huge = crate::huge_faults::HugeStats::now().faults;
-    let [direct, cached] = ReadPolicy::bytes_of_process();
-    [
-        crate::faults::failed_touches(),
-        huge,
-        WRITABLE[0].load(Relaxed),
-        WRITABLE[1].load(Relaxed),
-        direct,
-        cached,
-        KernelCount::SmallMaps.get(),
-        KernelCount::SmallBytes.get(),
-        KernelCount::Shown.get(),
-        KernelCount::ShownBytes.get(),
-        KernelCount::TakenOver.get(),
-        KernelCount::Shared.get(),
-        KernelCount::SharedBytes.get(),
-        KernelCount::Special.get(),
-        KernelCount::SpecialBytes.get(),
-    ]
+/// The counts of the process as a whole; 0 for those of engines.
+fn of_process() -> Counts {
+    COUNTERS.map(|(_, _, source)| match source {
+        Process(get) => get(),
+        Engine(_) => 0,
+    })
 }
 
 /// An engine was made.
@@ -214,37 +275,12 @@ fn take(entry: &CountedNode) -> Option<Arc<Node>> {
     unsafe { Weak::from_raw(node.cast_const()) }.upgrade()
 }
 
+/// The counts of an engine; 0 for those of the process.
 fn counts(node: &Node) -> Counts {
-    let (stats, mut counts) = (&node.stats, [0; COUNTS]);
-    let mut set = |which: Count, count: u64| counts[which as usize] = count;
-    set(Count::Engines, 1);
-    set(Count::PeakBytes, node.budget.peak() * PAGE_SIZE as u64);
-    let (minor, major) = (stats.minor_faults.get(), stats.major_faults.get());
-    let anonymous = stats.anonymous_faults.get();
-    let faults = minor + major + anonymous + stats.spurious.get();
-    set(Count::Faults, faults);
-    set(Count::Minor, minor);
-    set(Count::Major, major);
-    set(Count::Anonymous, anonymous);
-    set(Count::ZeroPages, stats.zero_pages.get());
-    set(Count::ReadBytes, stats.bytes_read.get());
-    set(Count::ReadErrors, stats.read_errors.get());
-    set(Count::Readahead, stats.readahead_pages.get());
-    set(Count::ReadaheadUsed, stats.readahead_used.get());
-    set(Count::ReadaheadDropped, stats.readahead_dropped.get());
-    set(Count::Evicted, stats.evicted.get());
-    set(Count::Refaults, stats.refaults.get());
-    set(Count::MemoryWaits, stats.memory_waits.get());
-    set(
-        Count::WrittenBackBytes,
-        stats.written_back.get() * PAGE_SIZE as u64,
-    );
-    set(Count::WriteErrors, stats.write_errors.get());
-    if let Some(swap) = &node.swap {
-        set(Count::SwappedOut, swap.stats.pages_out.get());
-        set(Count::SwappedIn, swap.stats.pages_in.get());
-    }
-    counts
+    COUNTERS.map(|(_, _, source)| match source {
+        Engine(get) => get(node),
+        Process(_) => 0,
+    })
 }
 
 /// All that this process's engines counted.
@@ -266,18 +302,22 @@ fn total(here: u32) -> Counts {
 
 extern "C" fn at_exit() {
     let here = std::process::id();
-    let counts = total(here);
-    let mut of_process = of_process();
-    let is_child = FIRST.load(Relaxed) != here;
-    if is_child {
-        for (count, parents) in of_process.iter_mut().zip(&PARENTS) {
-            *count = count.saturating_sub(parents.load(Relaxed));
-        }
-        if counts[Count::Faults as usize] == 0 && of_process.iter().all(|&count| count == 0) {
-            return;
-        }
+    let of_engines = total(here);
+    let mut counts = of_process();
+    for (count, parents) in counts.iter_mut().zip(&PARENTS) {
+        *count = count.saturating_sub(parents.load(Relaxed));
     }
-    let block = block(here, &counts, &of_process);
+    let faults = COUNTERS.iter().position(|(_, name, _)| *name == "faults");
+    let is_idle = counts.iter().all(|&count| count == 0)
+        && faults.is_none_or(|faults| of_engines[faults] == 0);
+    let is_child = FIRST.load(Relaxed) != here;
+    if is_child && is_idle {
+        return;
+    }
+    for (count, of_engines) in counts.iter_mut().zip(of_engines) {
+        *count += of_engines;
+    }
+    let block = block(here, &counts);
     // A program that has closed it may have a file of its own by that number.
     let now = identity_of(libc::STDERR_FILENO);
     if now.is_ok() && STANDARD_ERROR.get() == Some(&now) {
@@ -286,55 +326,17 @@ extern "C" fn at_exit() {
     }
 }
 
-fn block(process: u32, counts: &Counts, of_process: &[u64; OF_PROCESS.len()]) -> String {
-    let of = |which: Count| counts[which as usize];
-    let named: [(&str, u64); OF_PROCESS.len()] =
-        core::array::from_fn(|at| (OF_PROCESS[at], of_process[at]));
-    let [failed, huge, maps, bytes, rest @ ..] = &named;
-    let rows: [&[(&str, u64)]; 6] = [
-        &[
-            ("pid", process.into()),
-            ("engines", of(Count::Engines)),
-            ("peak_bytes", of(Count::PeakBytes)),
-        ],
-        &[
-            ("faults", of(Count::Faults)),
-            ("minor", of(Count::Minor)),
-            ("major", of(Count::Major)),
-            ("anonymous", of(Count::Anonymous)),
-            ("zero_pages", of(Count::ZeroPages)),
-            *failed,
-        ],
-        &[
-            ("read_bytes", of(Count::ReadBytes)),
-            ("read_errors", of(Count::ReadErrors)),
-            ("readahead", of(Count::Readahead)),
-            ("readahead_used", of(Count::ReadaheadUsed)),
-            ("readahead_dropped", of(Count::ReadaheadDropped)),
-        ],
-        &[
-            ("evicted", of(Count::Evicted)),
-            ("refaults", of(Count::Refaults)),
-            ("memory_waits", of(Count::MemoryWaits)),
-            ("swapped_out", of(Count::SwappedOut)),
-            ("swapped_in", of(Count::SwappedIn)),
-            *huge,
-        ],
-        rest,
-        &[
-            *maps,
-            *bytes,
-            ("written_back_bytes", of(Count::WrittenBackBytes)),
-            ("write_errors", of(Count::WriteErrors)),
-        ],
-    ];
-    let mut block = String::new();
-    for row in rows {
-        block.push_str("softfault-stats:");
-        for (name, count) in row {
-            let _ = write!(block, " {name}={count}");
+fn block(process: u32, counts: &Counts) -> String {
+    const PREFIX: &str = "softfault-stats:";
+    let (mut block, mut last) = (format!("{PREFIX} pid={process}"), 0);
+    for ((row, name, _), count) in COUNTERS.iter().zip(counts) {
+        if *row != last {
+            block.push('\n');
+            block.push_str(PREFIX);
+            last = *row;
         }
-        block.push('\n');
+        let _ = write!(block, " {name}={count}");
     }
+    block.push('\n');
     block
 }

@@ -236,12 +236,12 @@ fn statistics_are_printed_at_exit() {
         assert_eq!(blocks.len(), 1, "{end}: {blocks:?}");
         let block = &blocks[0];
         assert!(field(block, "faults") >= 1, "{block}");
-        assert_eq!(field(block, "failed"), 0, "{block}");
+        assert_eq!(field(block, "failed_touches"), 0, "{block}");
         let engines = if end == "two engines" { 2 } else { 1 };
         assert_eq!(field(block, "engines"), engines, "{block}");
         // 64 pages, each read once.
         let bytes = engines * FILE as u64;
-        assert_eq!(field(block, "read_bytes"), bytes, "{block}");
+        assert_eq!(field(block, "bytes_read"), bytes, "{block}");
         let ways = field(block, "read_direct_bytes") + field(block, "read_cached_bytes");
         assert_eq!(ways, bytes, "{block}");
         assert_eq!(field(block, "small_maps"), 0, "{block}");
@@ -263,8 +263,8 @@ fn statistics_are_printed_at_exit() {
     assert_ne!(field(&busy[0], "pid"), field(&busy[1], "pid"));
     // The reads of each of them: the child's are of two pages.
     assert_eq!(field(&busy[0], "engines"), 1, "{busy:?}");
-    assert_eq!(field(&busy[0], "read_bytes"), 0, "{busy:?}");
-    assert!(field(&busy[1], "read_bytes") > 0, "{busy:?}");
+    assert_eq!(field(&busy[0], "bytes_read"), 0, "{busy:?}");
+    assert!(field(&busy[1], "bytes_read") > 0, "{busy:?}");
     // The number of the standard error is another file's by then.
     let elsewhere = with(TEST, "another file", &one);
     let out = String::from_utf8_lossy(&elsewhere.stdout);

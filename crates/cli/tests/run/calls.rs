@@ -49,7 +49,7 @@ fn every_class_of_calls_finds_missing_pages() {
         assert_same(&output, &without, how);
         let main = stats.last().expect("the program's own");
         assert_eq!((main.taken(), main.handed_back()), (1, 0), "{how}");
-        assert_eq!(main.number(&["failed"]), 0, "{how}");
+        assert_eq!(main.number(&["failed_touches"]), 0, "{how}");
     }
     // Or the above would show nothing.
     let (output, _) = with(&program, "signals", &["bare"]);

@@ -155,7 +155,7 @@ fn system_calls_find_missing_pages() {
         assert_eq!(stats[0].taken(), 1);
         // The map of the copy.
         assert_eq!(stats[0].declined(), [("too_small".to_owned(), 1)]);
-        assert_eq!(stats[0].number(&["failed"]), 0);
+        assert_eq!(stats[0].number(&["failed_touches"]), 0);
     }
 }
 

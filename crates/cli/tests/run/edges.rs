@@ -142,7 +142,7 @@ fn a_limit_on_the_size_of_files_is_less_than_swap_has() {
         let stats = stats.last().expect("its own");
         assert_eq!((stats.taken(), stats.handed_back()), (2, 1), "{how}");
         assert_eq!(stats.declined(), [("swap_full".to_owned(), 1)], "{how}");
-        assert_eq!(stats.number(&["failed"]), 0, "{how}");
+        assert_eq!(stats.number(&["failed_touches"]), 0, "{how}");
     }
 }
 

@@ -231,7 +231,7 @@ fn tables_leave_half_of_the_budget() {
         let declined = [("tables_full".to_owned(), 2_001 - taken)];
         let found = (stats.taken(), stats.declined());
         assert_eq!(found, (taken + 1_001, declined.to_vec()), "{how}");
-        assert_eq!(stats.number(&["failed"]), 0, "{how}");
+        assert_eq!(stats.number(&["failed_touches"]), 0, "{how}");
     }
 }
 

@@ -125,14 +125,14 @@ fn processes_report_while_they_run_and_at_their_end() {
             assert_eq!(ends, usize::from(process == child), "{how}");
             for pair in all.windows(2) {
                 assert!(pair[0].time() <= pair[1].time(), "{how}");
-                for figure in ["faults", "read_bytes", "evicted"] {
+                for figure in ["faults", "bytes_read", "evicted"] {
                     let [before, after] = [0, 1].map(|at: usize| pair[at].number(&[figure]));
                     assert!(before <= after, "{how}: {figure}");
                 }
             }
             let last = all.last().unwrap();
             assert_eq!(last.taken(), taken(process), "{how}");
-            assert!(last.number(&["read_bytes"]) >= BYTES as u64, "{how}");
+            assert!(last.number(&["bytes_read"]) >= BYTES as u64, "{how}");
             let [resident, peak] =
                 ["resident_bytes", "peak_bytes"].map(|figure| last.number(&[figure]));
             assert!(0 < resident && resident <= peak, "{how}");

@@ -422,7 +422,7 @@ fn a_process_that_is_stopped_holds_nobody_up() {
     workers.member("once", &page.0, "stopped").end_alone();
     let stats = workers.stats("stopped");
     assert_eq!(stats[0].number(&["tree", "share_bytes"]), LEAST);
-    assert_eq!(stats[0].number(&["failed"]), 0);
+    assert_eq!(stats[0].number(&["failed_touches"]), 0);
     first.signal(libc::SIGCONT);
     first.end();
 }

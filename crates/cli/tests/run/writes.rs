@@ -32,7 +32,7 @@ fn what_the_kernel_stops_at_a_missing_page_follows() {
 fn a_call_with_more_than_the_budget_reads_it_once() {
     const CALLS: u64 = 7;
     writes("writes-all", &["all"], |main, how| {
-        let read = main.number(&["read_bytes"]);
+        let read = main.number(&["bytes_read"]);
         println!("{how}: {} MiB for each call", (read / CALLS) >> 20);
         assert!(read > 0 && read < CALLS * BYTES as u64 * 3 / 2, "{read}");
     });
