@@ -69,6 +69,13 @@ pub fn find(name_or_path: &str) -> Result<Topology, Unusable> {
     }
 }
 
+/// The file that [`find`] reads, if it is not a preset's name.
+pub fn file_of(name_or_path: &str) -> Option<&Path> {
+    named(name_or_path)
+        .is_none()
+        .then(|| Path::new(name_or_path))
+}
+
 /// The topology in a file.
 pub fn load(path: &Path) -> Result<Topology, Unusable> {
     let wrong = |why: &dyn fmt::Display| {

@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use softfault_sim::calibrate::{Failure, Options, calibrate};
 use softfault_sim::preset;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Arguments of `sim calibrate`.
 #[derive(Args, Debug)]
@@ -38,7 +38,8 @@ pub struct CalibrateArgs {
 /// Runs the command.
 pub fn run(args: &CalibrateArgs) -> Result<(), Error> {
     let lacking = preset::find(&args.lacking).map_err(Error::input)?;
-    let sink = output::sink(&args.json, &[Path::new(&args.lacking)])?;
+    let inputs = preset::file_of(&args.lacking);
+    let sink = output::sink(&args.json, inputs.as_slice())?;
     let interrupt = Interrupt::catch()?;
     let style = ProgressStyle::with_template("calibrate {spinner} {elapsed} {msg}");
     let bar = ProgressBar::new_spinner().with_style(style.expect("a well-formed template"));

@@ -11,15 +11,14 @@ use crate::output::{self, Sink};
 use crate::results;
 use crate::results::row::Row;
 use crate::table::figure;
-use softfault_sim::{Trouble, Workload};
+use softfault_sim::{Trouble, Workload, preset};
 use std::path::Path;
 
 /// Runs the command.
 pub fn run(workload: Workload, args: &RunArgs) -> Result<(), Error> {
     let planned = plan::plan(workload, args)?;
-    // A name that is no file's is that of a preset.
-    let topology: Vec<&Path> = args.topology.iter().map(Path::new).collect();
-    let sink = |path: &Path| output::sink(path, &topology);
+    let topology = args.topology.as_deref().and_then(preset::file_of);
+    let sink = |path: &Path| output::sink(path, topology.as_slice());
     let json = args.json.as_deref().map(sink).transpose()?;
     let traced = args.trace.as_deref().map(sink).transpose()?;
     if let (Some(Sink::File(json)), Some(Sink::File(trace))) = (&json, &traced)

@@ -87,6 +87,20 @@ fn results_do_not_take_the_place_of_what_was_measured() {
     assert_eq!(fs::read_to_string(&topology).unwrap(), preset);
 }
 
+/// Failed before: "the command reads it".
+#[test]
+fn the_name_of_a_preset_is_no_input() {
+    let dir = directory();
+    // Also where such a file is there.
+    for _ in 0..2 {
+        let mut sim = sim(&["--topology", "x86-256", "--json", "x86-256"]);
+        let (code, _, err) = finish(sim.current_dir(dir.path()));
+        assert_eq!(code, 0, "{err}");
+        let rows = fs::read_to_string(dir.path().join("x86-256")).unwrap();
+        assert!(rows.starts_with('['), "{rows}");
+    }
+}
+
 /// Failed before: exit code 0, and the JSON was gone.
 #[test]
 fn a_file_is_not_both_rows_and_trace() {
