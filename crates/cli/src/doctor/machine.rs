@@ -4,7 +4,6 @@
 use super::check::{Check, Tried, Whereabouts};
 use super::place::PAGE;
 use crate::figure::figure;
-use crate::size;
 use std::fs;
 use std::path::Path;
 
@@ -103,11 +102,6 @@ pub fn limit(which: Resource) -> (Option<u64>, Option<u64>) {
     unsafe { libc::getrlimit(which, &mut limit) };
     let known = |value| (value != libc::RLIM_INFINITY).then_some(value);
     (known(limit.rlim_cur), known(limit.rlim_max))
-}
-
-/// Bytes for readers; `None` is unlimited.
-pub fn bytes(limit: Option<u64>) -> String {
-    limit.map_or_else(|| "unlimited".to_owned(), size::show)
 }
 
 #[cfg(test)]

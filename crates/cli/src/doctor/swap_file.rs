@@ -1,8 +1,8 @@
 //! A swap file of the library in the directory: how it is read and written, and how much room there is.
 
 use super::check::{Check, Tried, Whereabouts};
-use super::machine;
 use super::place::{Place, file_system};
+use crate::size;
 use softfault::Swap;
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -26,8 +26,11 @@ fn look(place: &Place) -> Tried {
     };
     let dir = File::open(&place.dir).ok();
     let name = dir.as_ref().and_then(file_system).unwrap_or_default();
-    let free = machine::bytes(dir.as_ref().and_then(free));
-    let found = format!("{name} in {}: {free} free", place.dir.display());
+    let free = match dir.as_ref().and_then(free) {
+        Some(bytes) => format!("{} free", size::show(bytes)),
+        None => "free space unknown".to_owned(),
+    };
+    let found = format!("{name} in {}: {free}", place.dir.display());
     match file.is_direct() {
         _ if ["tmpfs", "ramfs"].contains(&name.as_str()) => {
             Tried::slower(found, ELSEWHERE).costing("pages swapped there stay in memory")
@@ -38,7 +41,7 @@ fn look(place: &Place) -> Tried {
     }
 }
 
-/// Bytes that we may use where `dir` is.
+/// Bytes that we may use where `dir` is; file systems that know of none say that they have no blocks.
 fn free(dir: &File) -> Option<u64> {
     let mut found = MaybeUninit::<libc::statvfs>::zeroed();
     // SAFETY: fills the structure, of which zeros are one too.
@@ -46,5 +49,5 @@ fn free(dir: &File) -> Option<u64> {
         let answer = libc::fstatvfs(dir.as_raw_fd(), found.as_mut_ptr());
         (answer, found.assume_init())
     };
-    (answer == 0).then(|| found.f_bavail * found.f_frsize)
+    (answer == 0 && found.f_blocks > 0).then(|| found.f_bavail * found.f_frsize)
 }

@@ -258,7 +258,8 @@ pub fn room(dir: &Path) -> Option<u64> {
     let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: a live C string and a live structure.
     let told = unsafe { libc::statvfs(dir.as_ptr(), &mut about) } == 0;
-    told.then_some(about.f_bavail as u64 * about.f_frsize as u64)
+    // One that knows of no blocks has zeros everywhere: those in FUSE whose program does not answer the call.
+    (told && about.f_blocks > 0).then_some(about.f_bavail as u64 * about.f_frsize as u64)
 }
 
 /// Makes a file so long, of blocks that it has, where its file system can say so.
@@ -316,6 +317,12 @@ fn sync_all_files(file: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_unknown_where_a_file_system_has_no_blocks() {
+        assert_eq!(room(Path::new("/proc")), None);
+        assert!(room(Path::new(".")).is_some());
+    }
 
     #[test]
     fn mixed_sizes_are_of_all_orders_and_near_their_total() {
