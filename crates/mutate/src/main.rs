@@ -79,7 +79,11 @@ fn run(arguments: &Arguments, stop: &Arc<AtomicBool>) -> Result<bool, String> {
             && (is_named || !arguments.named)
     });
     if mutations.is_empty() {
-        return Err("no such mutation".into());
+        let none = match wanted.as_slice() {
+            [] => "names a test of these worlds".to_owned(),
+            names => format!("matches {}", names.join(", ")),
+        };
+        return Err(format!("no mutation {none}: see mutations/"));
     }
     let work = work_folder(&root);
     let _alone = alone_in(&work)?;
@@ -145,7 +149,10 @@ fn alone_in(work: &Path) -> Result<fs::File, String> {
     let file = fs::File::create(work.join("lock")).map_err(wrong)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(format!("another one runs in {}", work.display())),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "another softfault-mutate uses {}: wait for its end",
+            work.display()
+        )),
         Err(TryLockError::Error(error)) => Err(wrong(error)),
     }
 }

@@ -113,7 +113,7 @@ fn adopt(table: &mut Table, reserved: Range<usize>) -> Result<usize, Decline> {
     let engine = take::engine_of_private(table)?;
     // SAFETY: the program's own, and only its calls, which all come by here, make use of it.
     let map = unsafe { MmapMut::over_reserved(&engine, &reserved) };
-    let map = map.map_err(|_| Decline::Error)?;
+    let map = map.map_err(|why| table.failed(&why))?;
     let start = reserved.start;
     let childless = match table.reservations.take(start) {
         true => Ranges::of(reserved.clone()),

@@ -100,15 +100,14 @@ fn how(why: Decline) -> Option<String> {
         Decline::Error if mode::has_few_descriptors() => {
             "RLIMIT_NOFILE is low, `ulimit -n 64` is enough".to_owned()
         }
+        Decline::Error => table::lock().why_failed.clone()?,
         Decline::SwapFull => {
             let mut table = table::lock();
             let engine = take::engine_of_private(&mut table).ok()?;
             let all = private::swap_bytes(&engine.stats())?;
-            if !private::fits_in_files(all, mode::limit(libc::RLIMIT_FSIZE)) {
-                return Some(
-                    "RLIMIT_FSIZE is less than the swap file's size: raise it with `ulimit -f`"
-                        .into(),
-                );
+            let limit = mode::limit(libc::RLIMIT_FSIZE);
+            if !private::fits_in_files(all, limit) {
+                return Some(file_limit(limit));
             }
             let mib = |bytes: u64| bytes >> 20;
             format!(
@@ -121,11 +120,17 @@ fn how(why: Decline) -> Option<String> {
     })
 }
 
+fn file_limit(limit: u64) -> String {
+    format!(
+        "RLIMIT_FSIZE, {limit} bytes, is less than the swap file's size: raise it (`ulimit -f`), or make swap smaller (--swap DIR:SIZE)"
+    )
+}
+
 /// Memory that was taken was handed over, for the program has set this limit on the size of files. In a thread that is inside.
 pub fn tell_of_file_limit(limit: u64) {
-    let prefix = program::line_prefix();
+    let (prefix, why) = (program::line_prefix(), file_limit(limit));
     tell(&format!(
-        "{prefix}: memory is no longer under the budget: RLIMIT_FSIZE, {limit} bytes, is less than the swap file's size\n"
+        "{prefix}: memory is no longer under the budget: {why}\n"
     ));
 }
 

@@ -169,6 +169,7 @@ extern "C" fn child() {
     }
     give::forked(&mut table);
     table.refused = None;
+    table.why_failed = None;
     table.leases.forked();
     table.written = None;
     table.tree = None;

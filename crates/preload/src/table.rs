@@ -1,5 +1,6 @@
 //! The taken mappings, by address.
 
+use crate::count::Decline;
 use crate::leases::{FileKey, Leases, Written};
 use crate::marked;
 use crate::private::PrivateMappings;
@@ -11,6 +12,7 @@ use core::ops::Range;
 use libc::c_int;
 use softfault::{Engine, Mmap};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +39,8 @@ pub struct Table {
     pub engine: Option<Engine>,
     /// Why there can be none.
     pub refused: Option<String>,
+    /// Why the engine could not map the last memory that it failed for.
+    pub why_failed: Option<String>,
     pub leases: Leases,
     /// Windows of which nothing is mapped, and which the engine may have yet.
     pub idle: Vec<Range<usize>>,
@@ -58,6 +62,7 @@ static TABLE: Mutex<Table> = Mutex::new(Table {
     taken: BTreeMap::new(),
     engine: None,
     refused: None,
+    why_failed: None,
     leases: Leases::new(),
     idle: Vec::new(),
     private: PrivateMappings::new(),
@@ -95,6 +100,12 @@ pub fn lock_or_give_up() -> Option<MutexGuard<'static, Table>> {
 }
 
 impl Table {
+    /// Keeps why the engine could not map memory, for the line about it.
+    pub fn failed(&mut self, why: &io::Error) -> Decline {
+        self.why_failed = Some(why.to_string());
+        Decline::Error
+    }
+
     /// The mappings that overlap a range, the last first.
     pub fn over(&self, range: &Range<usize>) -> impl Iterator<Item = &Taken> {
         let before = self.taken.range(..range.end).rev();

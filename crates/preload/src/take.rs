@@ -24,9 +24,9 @@ pub fn take(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
     let leased = lease(table, wanted)?;
     let mut taken = match map(table, &engine, wanted) {
         Ok(taken) => taken,
-        Err(_) => {
+        Err(why) => {
             leased.into_iter().for_each(|file| table.leases.give(file));
-            return Err(Decline::Error);
+            return Err(table.failed(&why));
         }
     };
     taken.leased = leased;
@@ -160,7 +160,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
     // Before there is an engine, which would keep its share of the tree's budget.
     if !marked::make() {
         table.refused =
-            Some("there is no address space for its marks of mappings (RLIMIT_AS)".into());
+            Some("softfault cannot reserve address space for its table of mappings: raise RLIMIT_AS (`ulimit -v`)".into());
         return Err(Decline::NoEngine);
     }
     let share = match &table.inherited {

@@ -73,7 +73,7 @@ pub const BATCHED_FLUSH: Check = Check {
         if let Err(e) = unmap_two_ranges() {
             return Tried::slower(
                 format!("needs self-madvise, which fails: {e}"),
-                "as for self-madvise",
+                "see the `self-madvise` check above",
             );
         }
         match machine::is_at_least(6, 16) {

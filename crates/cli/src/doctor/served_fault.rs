@@ -54,14 +54,14 @@ fn serve(place: &Place) -> io::Result<String> {
 /// The library's error, without the advice to call the command that is running.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::Unsupported => "userfaultfd is closed (see there)".to_owned(),
+        io::ErrorKind::Unsupported => "userfaultfd is closed".to_owned(),
         _ => error.to_string(),
     }
 }
 
 fn mend(error: &io::Error) -> String {
     match (error.kind(), error.raw_os_error()) {
-        (io::ErrorKind::Unsupported, _) => "open userfaultfd (see there)".to_owned(),
+        (io::ErrorKind::Unsupported, _) => "see the `userfaultfd` check above".to_owned(),
         (io::ErrorKind::OutOfMemory, _) => {
             "ulimit -v unlimited; sysctl -w vm.overcommit_memory=0".to_owned()
         }

@@ -135,10 +135,10 @@ fn a_limit_on_the_size_of_files_is_less_than_swap_has() {
         let [handed_over, declined] = lines[..] else {
             panic!("{how}: {said}");
         };
-        let limit = "RLIMIT_FSIZE, 1000000 bytes, is less than the swap file's size";
+        let limit = "RLIMIT_FSIZE, 1000000 bytes, is less than the swap file's size: raise it (`ulimit -f`), or make swap smaller (--swap DIR:SIZE)";
         assert!(handed_over.ends_with(limit), "{how}: {said}");
-        let raise = "swap_full, --swap has no room for all of it; RLIMIT_FSIZE is less than the swap file's size: raise it with `ulimit -f`";
-        assert!(declined.ends_with(raise), "{how}: {said}");
+        let why = format!("swap_full, --swap has no room for all of it; {limit}");
+        assert!(declined.ends_with(&why), "{how}: {said}");
         let stats = stats.last().expect("its own");
         assert_eq!((stats.taken(), stats.handed_back()), (2, 1), "{how}");
         assert_eq!(stats.declined(), [("swap_full".to_owned(), 1)], "{how}");

@@ -63,7 +63,7 @@ fn enter(
     bytes: usize,
     file_bytes: Option<usize>,
 ) -> Result<usize, Decline> {
-    let map = map.map_err(|_| Decline::Error)?;
+    let map = map.map_err(|why| table.failed(&why))?;
     let room = map.room().ok_or(Decline::Error)?;
     // Whole pages, from the window's first on.
     if room.len() != bytes || !marked::can_mark(&room) {

@@ -105,7 +105,7 @@ fn tell_of_least(path: &CStr, why: &io::Error) {
     }
     let (prefix, mib) = (program::line_prefix(), LEAST_MEMORY >> 20);
     standard_error::tell(&format!(
-        "{prefix}: the budget is {mib} MiB, the least: it cannot be shared by {path:?}: {why}; --memory-per-process needs no such file\n"
+        "{prefix}: this process has the minimum budget, {mib} MiB, for it cannot use {path:?}, by which processes share --memory: {why}; --memory-per-process needs no such file\n"
     ));
 }
 

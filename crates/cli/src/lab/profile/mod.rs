@@ -144,5 +144,11 @@ fn apart(
     }
     let columns: Vec<Column> = serde_json::from_slice(&ended.stdout).map_err(Error::failed)?;
     let first = columns.into_iter().next();
-    first.ok_or_else(|| Error::failed("a process reported nothing"))
+    let (kind, told) = (kind.name(), told.name());
+    let nothing = || {
+        Error::failed(format_args!(
+            "{kind} by {told}: its process reported no column"
+        ))
+    };
+    first.ok_or_else(nothing)
 }

@@ -103,9 +103,13 @@ fn supervise(counters: &Counters, member: &Member, page: &Page, pid: i32) -> Res
             page.broken.store(true, Ordering::Relaxed);
             page.stop.store(true, Ordering::Relaxed);
             let told = counters.error().map(|(_, text)| text);
+            let number = member.number;
             return Err(told.unwrap_or_else(|| match libc::WIFSIGNALED(status) {
-                true => format!("a process died of signal {}", libc::WTERMSIG(status)),
-                false => "a process has failed".into(),
+                true => format!("process {number} died of signal {}", libc::WTERMSIG(status)),
+                false => format!(
+                    "process {number} has exit code {}",
+                    libc::WEXITSTATUS(status)
+                ),
             }));
         }
         if member.stopped() {
