@@ -270,7 +270,7 @@ unsafe fn apply(
     if let Some(may) = one_of("by_kernel", options.by_kernel, &[true, false])? {
         builder = builder.by_kernel(may);
     }
-    let on_truncate = [OnTruncate::Error, OnTruncate::Zero];
+    let on_truncate = [OnTruncate::Error, OnTruncate::Zeros];
     if let Some(on_truncate) = one_of("on_truncate", options.on_truncate, &on_truncate)? {
         builder = builder.on_truncate(on_truncate);
     }

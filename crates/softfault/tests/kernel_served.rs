@@ -547,7 +547,7 @@ fn small_files_are_the_engines_where_that_was_asked() {
         .unwrap();
     let zeros = Engine::builder()
         .memory(16 << 20)
-        .on_truncate(OnTruncate::Zero)
+        .on_truncate(OnTruncate::Zeros)
         .build()
         .unwrap();
     for engine in [none, never, direct, zeros] {

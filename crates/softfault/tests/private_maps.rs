@@ -121,7 +121,7 @@ fn from_any_byte_on_and_as_long_as_asked() {
 #[test]
 fn past_the_end_there_is_an_error_or_zeros() {
     let file = made_file("past", 2 * PAGE + 10);
-    for on_truncate in [OnTruncate::Error, OnTruncate::Zero] {
+    for on_truncate in [OnTruncate::Error, OnTruncate::Zeros] {
         let builder = Engine::builder()
             .by_kernel(false)
             .memory(LEAST_MEMORY)
@@ -133,7 +133,7 @@ fn past_the_end_there_is_an_error_or_zeros() {
         let past = map.populate(4 * PAGE..);
         match on_truncate {
             OnTruncate::Error => assert_eq!(past, Err(FaultError::BeyondEnd)),
-            OnTruncate::Zero => {
+            OnTruncate::Zeros => {
                 assert_eq!(past, Ok(()));
                 assert_eq!(map[4 * PAGE..], [0; PAGE]);
             }

@@ -165,7 +165,7 @@ fn engines_whose_windows_stay_theirs_see_it_in_new_maps() {
     let builders = [
         Engine::builder().by_kernel(false),
         Engine::builder().reads(Reads::Direct),
-        Engine::builder().on_truncate(OnTruncate::Zero),
+        Engine::builder().on_truncate(OnTruncate::Zeros),
     ];
     for (round, builder) in builders.into_iter().enumerate() {
         let engine = builder.memory(16 << 20).small_maps(0).build().unwrap();

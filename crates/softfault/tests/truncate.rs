@@ -151,7 +151,7 @@ fn zeros_if_asked_for() {
     let engine = Engine::builder()
         .by_kernel(false)
         .memory(16 << 20)
-        .on_truncate(OnTruncate::Zero)
+        .on_truncate(OnTruncate::Zeros)
         .build()
         .unwrap();
     let map = map(&engine, &file);

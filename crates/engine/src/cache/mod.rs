@@ -72,7 +72,7 @@ pub enum OnTruncate {
     #[default]
     Error,
     /// Zeros.
-    Zero,
+    Zeros,
 }
 
 /// Why there is no window.

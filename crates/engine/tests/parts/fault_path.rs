@@ -129,7 +129,7 @@ fn the_touched_page_is_read_before_its_read_ahead() {
 
 #[test]
 fn a_file_that_became_shorter_shows_its_bytes() {
-    for on_truncate in [OnTruncate::Error, OnTruncate::Zero] {
+    for on_truncate in [OnTruncate::Error, OnTruncate::Zeros] {
         let rig = Rig::new(PAGES);
         let store = TestStore::new(pages(64));
         let cache = rig.map_with(&store, on_truncate);
@@ -141,7 +141,7 @@ fn a_file_that_became_shorter_shows_its_bytes() {
         store.set_len(pages(2) + 100);
         let beyond = |at: usize| match on_truncate {
             OnTruncate::Error => (rig.touch(at), Err(FaultError::BeyondEnd)),
-            OnTruncate::Zero => (rig.touch(at), Ok(0)),
+            OnTruncate::Zeros => (rig.touch(at), Ok(0)),
         };
         for page in [9, 3, 40, 3] {
             let (found, expected) = beyond(start + page * PAGE_SIZE);

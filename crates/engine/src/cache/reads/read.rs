@@ -117,10 +117,10 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, N
         return;
     }
     match result.map(|bytes| bytes.min(asked)) {
-        Ok(bytes) if bytes > 0 || cache.on_truncate == OnTruncate::Zero => {
+        Ok(bytes) if bytes > 0 || cache.on_truncate == OnTruncate::Zeros => {
             node.stats.bytes_read.add(bytes as u64);
             let keep = match cache.on_truncate {
-                OnTruncate::Zero => asked,
+                OnTruncate::Zeros => asked,
                 OnTruncate::Error => bytes.next_multiple_of(PAGE_SIZE),
             };
             // SAFETY: the frames are the folio's, whose lock we hold.
