@@ -795,9 +795,9 @@ int softfault_unpin(const void *addr,
  *
  * Several threads may call this at the same time, also on the same range, with buffers of their own.
  */
-ssize_t softfault_read_at(const void *addr,
-                          void *buffer,
-                          size_t length);
+ssize_t softfault_copy_out(const void *addr,
+                           void *buffer,
+                           size_t length);
 
 /**
  * Copies length bytes from buffer to a map. Errors are values here: a store would raise
@@ -814,9 +814,9 @@ ssize_t softfault_read_at(const void *addr,
  *
  * Several threads may call this at the same time, on different ranges.
  */
-ssize_t softfault_write_at(void *addr,
-                           const void *buffer,
-                           size_t length);
+ssize_t softfault_copy_in(void *addr,
+                          const void *buffer,
+                          size_t length);
 
 /**
  * Writes length bytes of a map to fd; write(2), for memory that need not be resident.

@@ -30,7 +30,7 @@ const STEP: usize = 1 << 20;
 /// # Safety
 /// `buffer` has `length` bytes, which can be written, nobody else uses, and are not of the range.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softfault_read_at(
+pub unsafe extern "C" fn softfault_copy_out(
     addr: *const c_void,
     buffer: *mut c_void,
     length: usize,
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn softfault_read_at(
 /// # Safety
 /// `buffer` has `length` bytes, which can be read and are not of the range. Nobody uses the range meanwhile.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn softfault_write_at(
+pub unsafe extern "C" fn softfault_copy_in(
     addr: *mut c_void,
     buffer: *const c_void,
     length: usize,

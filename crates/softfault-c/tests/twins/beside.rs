@@ -10,7 +10,7 @@ use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::msync::softfault_msync;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
-use softfault_c::transfer::{softfault_read_from, softfault_write_at};
+use softfault_c::transfer::{softfault_copy_in, softfault_read_from};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -90,7 +90,7 @@ fn calls_are_for_the_map_that_can_be_written_to() {
     assert_eq!(byte_of(&made, PAGE), 202);
 
     // SAFETY: the bytes are the test's.
-    let wrote = unsafe { softfault_write_at(at(2), [203_u8; 5].as_ptr().cast(), 5) };
+    let wrote = unsafe { softfault_copy_in(at(2), [203_u8; 5].as_ptr().cast(), 5) };
     assert_eq!(wrote, 5, "{}", text());
     let ends = filled(204, 7);
     // SAFETY: within the maps.
@@ -157,7 +157,7 @@ fn a_map_that_reads_is_whole_beside_a_part_that_can_be_written_to() {
     assert_eq!(pin(PAGES), Err(libc::ENOMEM));
     // SAFETY: the byte is the test's.
     let write = |page: usize| unsafe {
-        softfault_write_at(map.byte_add(page * PAGE), [207_u8].as_ptr().cast(), 1)
+        softfault_copy_in(map.byte_add(page * PAGE), [207_u8].as_ptr().cast(), 1)
     };
     assert_eq!([0, small - 1, small].map(write), [1, 1, -1]);
     unmap(map, (PAGES - 1) * PAGE);

@@ -11,7 +11,7 @@ use softfault_c::mlock::{softfault_mlock, softfault_munlock};
 use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::msync::softfault_msync;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
-use softfault_c::transfer::softfault_read_at;
+use softfault_c::transfer::softfault_copy_out;
 use std::fs::File;
 
 const PAGES: usize = 4;
@@ -252,9 +252,9 @@ fn calls_that_succeed_leave_errno_as_it_was() {
                 ("msync", &mut || {
                     softfault_msync(map, len, libc::MS_SYNC) == 0
                 }),
-                ("read_at", &mut || {
+                ("copy_out", &mut || {
                     // SAFETY: a buffer of so many bytes.
-                    let read = unsafe { softfault_read_at(map, bytes.as_mut_ptr().cast(), len) };
+                    let read = unsafe { softfault_copy_out(map, bytes.as_mut_ptr().cast(), len) };
                     read as usize == len
                 }),
             ];

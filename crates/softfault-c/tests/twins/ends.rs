@@ -7,7 +7,7 @@ use crate::twin::{
 use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
-use softfault_c::transfer::{softfault_read_at, softfault_write_at};
+use softfault_c::transfer::{softfault_copy_in, softfault_copy_out};
 use std::os::fd::AsRawFd;
 
 /// The kernel's answer when a page is brought in.
@@ -156,12 +156,12 @@ fn the_rest_of_the_last_page_is_the_maps() {
             // SAFETY: within the last page of the map, which is this test's.
             unsafe {
                 assert_eq!(
-                    softfault_write_at(tail, b"abc".as_ptr().cast(), 3),
+                    softfault_copy_in(tail, b"abc".as_ptr().cast(), 3),
                     3,
                     "{flags}"
                 );
                 assert_eq!(tail.cast::<[u8; 3]>().read(), *b"abc");
-                let copied = softfault_read_at(tail, read.as_mut_ptr().cast(), 3);
+                let copied = softfault_copy_out(tail, read.as_mut_ptr().cast(), 3);
                 assert_eq!(copied, 3, "{flags}: {}", text());
                 assert_eq!(read, *b"abc");
             }
@@ -173,7 +173,7 @@ fn the_rest_of_the_last_page_is_the_maps() {
                     let map = softfault_mremap(map, 8192, 13_000, flags);
                     assert_ne!(map, libc::MAP_FAILED, "{}", text());
                     let tail = map.byte_add(16_000);
-                    assert_eq!(softfault_write_at(tail, b"abc".as_ptr().cast(), 3), 3);
+                    assert_eq!(softfault_copy_in(tail, b"abc".as_ptr().cast(), 3), 3);
                     unmap(map, 16_384);
                 }
             } else {
@@ -262,7 +262,7 @@ fn bytes_before_an_error_count() {
                 };
                 // SAFETY: so many bytes, in the buffer and in the map.
                 let ours = done(unsafe {
-                    softfault_read_at(at(twin.ours), copy.as_mut_ptr().cast(), len)
+                    softfault_copy_out(at(twin.ours), copy.as_mut_ptr().cast(), len)
                 });
                 // SAFETY: the kernel looks where it may read.
                 let kernel =
@@ -280,7 +280,7 @@ fn bytes_before_an_error_count() {
                 let bytes = vec![start as u8 + 1; len];
                 // SAFETY: so many bytes, in the buffer and in the map.
                 let ours =
-                    done(unsafe { softfault_write_at(at(twin.ours), bytes.as_ptr().cast(), len) });
+                    done(unsafe { softfault_copy_in(at(twin.ours), bytes.as_ptr().cast(), len) });
                 let from = file(0);
                 std::os::unix::fs::FileExt::write_all_at(&from, &bytes, 0).unwrap();
                 // SAFETY: the kernel looks where it may write.

@@ -12,7 +12,7 @@ use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
-use softfault_c::transfer::{softfault_read_at, softfault_read_from, softfault_write_at};
+use softfault_c::transfer::{softfault_copy_in, softfault_copy_out, softfault_read_from};
 
 const PAGES: usize = 16;
 
@@ -21,14 +21,14 @@ fn child(shared: *mut u8, private: *mut u8, all: &[u8]) -> i32 {
     let mut copy = vec![0; PAGES * PAGE];
     // SAFETY: the maps are the child's, too, and nobody else in it uses them.
     unsafe {
-        let read = softfault_read_at(shared.cast(), copy.as_mut_ptr().cast(), PAGES * PAGE);
+        let read = softfault_copy_out(shared.cast(), copy.as_mut_ptr().cast(), PAGES * PAGE);
         if read as usize != PAGES * PAGE || copy != all {
             return 1;
         }
         if private.add(PAGE).read_volatile() != 42 {
             return 2;
         }
-        if softfault_write_at(private.cast(), all.as_ptr().cast(), 100) != 100 {
+        if softfault_copy_in(private.cast(), all.as_ptr().cast(), 100) != 100 {
             return 3;
         }
         // Nor is what the parent locked locked here: its pages can be thrown away.
@@ -182,7 +182,7 @@ fn a_child_calls_on_maps_of_files_of_any_size() {
         let mut copy = vec![0_u8; PAGE];
         // SAFETY: the child has the map for itself.
         let status = forked(|| unsafe {
-            let read = softfault_read_at(map, copy.as_mut_ptr().cast(), PAGE);
+            let read = softfault_copy_out(map, copy.as_mut_ptr().cast(), PAGE);
             let calls = [
                 i32::from(read as usize != PAGE || copy != content(PAGE)),
                 softfault_fault_in(map, PAGE),
@@ -231,7 +231,8 @@ fn a_child_has_a_map_that_the_parent_was_remapping() {
             let mut byte = 0_u8;
             let status = forked(|| {
                 // SAFETY: room for a byte.
-                let read = unsafe { softfault_read_at(map as *const _, (&raw mut byte).cast(), 1) };
+                let read =
+                    unsafe { softfault_copy_out(map as *const _, (&raw mut byte).cast(), 1) };
                 i32::from(read != 1)
             });
             assert_eq!(status, 0, "round {round}: {status:#x}");
@@ -425,7 +426,7 @@ fn a_child_changes_a_map_that_a_call_of_its_parent_uses() {
             while first != b'a' {
                 std::thread::yield_now();
                 // SAFETY: room for a byte.
-                let read = unsafe { softfault_read_at(map as *mut _, (&raw mut first).cast(), 1) };
+                let read = unsafe { softfault_copy_out(map as *mut _, (&raw mut first).cast(), 1) };
                 assert_eq!(read, 1);
             }
             // It waits for the rest.
@@ -520,7 +521,7 @@ fn a_child_ends_a_call_that_a_signal_has_interrupted() {
         while first != b'a' || waits().is_none() {
             std::thread::yield_now();
             // SAFETY: room for a byte.
-            let read = unsafe { softfault_read_at(map as *mut _, (&raw mut first).cast(), 1) };
+            let read = unsafe { softfault_copy_out(map as *mut _, (&raw mut first).cast(), 1) };
             assert_eq!(read, 1);
         }
         let (thread, _) = reader.lock().unwrap().unwrap();

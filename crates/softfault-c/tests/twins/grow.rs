@@ -111,7 +111,7 @@ fn the_state_of_a_part_goes_with_it() {
     assert_eq!([0, 1, 2, 5].map(dropped), [locked, locked, Ok(()), Ok(())]);
     // SAFETY: all of it may only be read.
     let same =
-        unsafe { softfault_c::transfer::softfault_write_at(grown.at(5).0, twin.ours.cast(), 1) };
+        unsafe { softfault_c::transfer::softfault_copy_in(grown.at(5).0, twin.ours.cast(), 1) };
     assert_eq!((same, errno()), (-1, libc::EACCES));
     for page in [0, 1, 5, 6, 7] {
         twin.same(page, 1);

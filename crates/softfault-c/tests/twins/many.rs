@@ -10,7 +10,7 @@ use softfault_c::fault_in::{softfault_fault_in, softfault_fault_in_many};
 use softfault_c::madvise::softfault_prefetch;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::transfer::{
-    softfault_read_at, softfault_read_from, softfault_write_at, softfault_write_to,
+    softfault_copy_in, softfault_copy_out, softfault_read_from, softfault_write_to,
 };
 use std::fs::File;
 use std::io::Seek;
@@ -176,12 +176,12 @@ fn bytes_go_in_and_out() {
     let all = content(bytes);
     let mut copy = vec![9; PAGES * PAGE];
     // SAFETY: buffers of so many bytes, here and below.
-    let copied = unsafe { softfault_read_at(map, copy.as_mut_ptr().cast(), PAGES * PAGE) };
+    let copied = unsafe { softfault_copy_out(map, copy.as_mut_ptr().cast(), PAGES * PAGE) };
     assert_eq!(copied, (PAGES * PAGE) as isize, "{}", text());
     assert!(copy[..bytes] == all[..] && copy[bytes..].iter().all(|&byte| byte == 0));
     let into = map.cast::<u8>().wrapping_add(4000).cast::<c_void>();
     // SAFETY: within the map.
-    let copied = unsafe { softfault_write_at(into, all.as_ptr().cast(), 5000) };
+    let copied = unsafe { softfault_copy_in(into, all.as_ptr().cast(), 5000) };
     assert_eq!(copied, 5000, "{}", text());
     // SAFETY: within the map.
     assert!(unsafe { core::slice::from_raw_parts(into.cast::<u8>(), 5000) } == &all[..5000]);
@@ -206,11 +206,11 @@ fn bytes_go_in_and_out() {
     // SAFETY: they fail.
     unsafe {
         assert_eq!(
-            (softfault_read_at(map, null, 1), errno()),
+            (softfault_copy_out(map, null, 1), errno()),
             (-1, libc::EFAULT)
         );
         assert_eq!(
-            (softfault_write_at(map, null, 1), errno()),
+            (softfault_copy_in(map, null, 1), errno()),
             (-1, libc::EFAULT)
         );
         assert_eq!(
@@ -224,10 +224,10 @@ fn bytes_go_in_and_out() {
         let unmapped = core::ptr::without_provenance_mut(PAGE);
         let byte = copy.as_mut_ptr().cast();
         assert_eq!(
-            (softfault_read_at(unmapped, byte, 1), errno()),
+            (softfault_copy_out(unmapped, byte, 1), errno()),
             (-1, libc::ENOMEM)
         );
-        assert_eq!(softfault_read_at(unmapped, byte, 0), 0);
+        assert_eq!(softfault_copy_out(unmapped, byte, 0), 0);
         assert_eq!(answer(softfault_prefetch(unmapped, 1)), Err(libc::ENOMEM));
         assert_eq!(answer(softfault_prefetch(map, PAGES * PAGE)), Ok(()));
         assert_eq!(softfault_munmap(map, PAGES * PAGE), 0);
@@ -237,7 +237,7 @@ fn bytes_go_in_and_out() {
         .unwrap();
     // SAFETY: they fail.
     unsafe {
-        let said = softfault_write_at(readable, all.as_ptr().cast(), 1);
+        let said = softfault_copy_in(readable, all.as_ptr().cast(), 1);
         assert_eq!((said, errno()), (-1, libc::EACCES));
         let said = softfault_read_from(to.as_raw_fd(), readable, 1);
         assert_eq!((said, errno()), (-1, libc::EACCES));

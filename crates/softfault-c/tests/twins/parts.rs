@@ -204,7 +204,7 @@ fn several_maps_go_by_one_call() {
     let mut copy = vec![0; all.len()];
     // SAFETY: the buffer has as many bytes.
     let copied = unsafe {
-        softfault_c::transfer::softfault_read_at(low, copy.as_mut_ptr().cast(), copy.len())
+        softfault_c::transfer::softfault_copy_out(low, copy.as_mut_ptr().cast(), copy.len())
     };
     assert_eq!(copied as usize, all.len(), "{}", text());
     assert!(copy == all);

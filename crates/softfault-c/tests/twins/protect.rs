@@ -13,7 +13,7 @@ use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
-use softfault_c::transfer::softfault_write_at;
+use softfault_c::transfer::softfault_copy_in;
 use std::fs::File;
 
 const PAGES: usize = 8;
@@ -107,7 +107,7 @@ fn parts_are_protected_and_the_rest_is_not() {
                     let bytes = [byte; 3];
                     // SAFETY: within the map.
                     let wrote =
-                        unsafe { softfault_write_at(twin.at(page).0, bytes.as_ptr().cast(), 3) };
+                        unsafe { softfault_copy_in(twin.at(page).0, bytes.as_ptr().cast(), 3) };
                     match is_writable {
                         true => assert_eq!(wrote, 3),
                         false => assert_eq!((wrote, errno()), (-1, libc::EACCES)),
@@ -225,7 +225,7 @@ fn a_map_that_was_remapped_is_written_to_again() {
             let twin = grow(&twin, &(0..twin.length / PAGE), pages);
             let (ours, _) = twin.at(0);
             // SAFETY: refused, or the twin's bytes are the same.
-            let wrote = unsafe { softfault_write_at(ours, b"a".as_ptr().cast(), 1) };
+            let wrote = unsafe { softfault_copy_in(ours, b"a".as_ptr().cast(), 1) };
             assert_eq!((wrote, errno()), (-1, libc::EACCES));
             let said = protect(&twin, &(0..pages), WRITE);
             assert_eq!(said, (Ok(()), Ok(())), "{arguments:?}: {}", text());

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::SeqCst};
 use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
-use softfault_c::transfer::{softfault_read_at, softfault_read_from};
+use softfault_c::transfer::{softfault_copy_out, softfault_read_from};
 
 const PAGES: usize = 32;
 const ROUNDS: usize = 500;
@@ -40,7 +40,7 @@ fn calls_on_maps_that_go_meanwhile() {
                     }
                     let addr = start.wrapping_add(page * PAGE).cast();
                     // SAFETY: the buffer is this thread's.
-                    match unsafe { softfault_read_at(addr, copy.as_mut_ptr().cast(), PAGE) } {
+                    match unsafe { softfault_copy_out(addr, copy.as_mut_ptr().cast(), PAGE) } {
                         -1 => assert_eq!(errno(), libc::ENOMEM, "{}", text()),
                         count => {
                             assert_eq!(count as usize, PAGE);
@@ -118,7 +118,7 @@ fn while_a_part_goes(map: &AtomicPtr<u8>, mut unmaps: impl FnMut()) {
                 let start = map.load(SeqCst);
                 // SAFETY: the buffer is this thread's.
                 let read = unsafe {
-                    softfault_read_at(start.cast(), copy.as_mut_ptr().cast(), PAGES * PAGE)
+                    softfault_copy_out(start.cast(), copy.as_mut_ptr().cast(), PAGES * PAGE)
                 };
                 match read {
                     -1 => {
