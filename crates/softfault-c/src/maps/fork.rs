@@ -79,14 +79,20 @@ unsafe extern "C" fn resume_child() {
         maps.taken = TAKEN.get();
         for window in maps.windows.values_mut() {
             window.changing = None;
+            window.kept.iter_mut().for_each(KeptRange::inherit);
+            if boundary::is_within_call() {
+                // This thread goes on with its call, and which of these are its own is not known. What the parent's other threads
+                // used stays in use: EBUSY. Nobody waits for an unmap that nobody ends.
+                window
+                    .giving_back
+                    .iter_mut()
+                    .for_each(|unmapped| unmapped.in_use = true);
+                continue;
+            }
             window.giving_back.clear();
             window.calls.forget();
-            window.kept.iter_mut().for_each(KeptRange::inherit);
-            if !boundary::is_within_call() {
-                // SAFETY: no thread of this process is within a call. Else the maps stay as they are while any thread of the
-                // parent's was within one: EBUSY.
-                unsafe { window.forget_users() };
-            }
+            // SAFETY: no thread of this process is within a call.
+            unsafe { window.forget_users() };
         }
         let childless = maps
             .windows

@@ -4,10 +4,11 @@ use crate::child::forked;
 use crate::twin::{
     PAGE, READ, WRITE, anonymous, answer, content, file, of_file, own_engine, unmap,
 };
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
 use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::madvise::softfault_madvise;
 use softfault_c::mlock::{softfault_mlock, softfault_munlock};
+use softfault_c::mmap::softfault_mmap;
 use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::munmap::softfault_munmap;
@@ -464,6 +465,19 @@ fn a_child_changes_a_map_that_a_call_of_its_parent_uses() {
 /// The end of a pipe that a child is not to keep open, and the process that a signal handler has made: 0 in that.
 static TO: AtomicI32 = AtomicI32::new(-1);
 static MADE: AtomicI32 = AtomicI32::new(-1);
+/// The map that the call uses, and the errno of the child's handler, which maps a page of it anew.
+static USED: AtomicUsize = AtomicUsize::new(0);
+static RENEWED: AtomicI32 = AtomicI32::new(-1);
+
+/// Maps the page anew: errno, or 0.
+fn renew_a_page() -> i32 {
+    let page = (USED.load(SeqCst) + 3 * PAGE) as *mut _;
+    let flags = crate::twin::ANONYMOUS | libc::MAP_FIXED;
+    match softfault_mmap(page, PAGE, WRITE, flags, -1, 0) == page {
+        true => 0,
+        false => crate::twin::errno(),
+    }
+}
 
 extern "C" fn fork_in_a_handler(_: i32) {
     // SAFETY: the child goes on with the call that was interrupted, or is killed.
@@ -472,6 +486,11 @@ extern "C" fn fork_in_a_handler(_: i32) {
         if made == 0 {
             libc::alarm(60);
             libc::close(TO.load(SeqCst));
+            // As another thread of the child may: the call is in read(2), and holds no lock.
+            let page = (USED.load(SeqCst) + 3 * PAGE) as *mut _;
+            if softfault_munmap(page, PAGE) == 0 {
+                RENEWED.store(renew_a_page(), SeqCst);
+            }
         }
         MADE.store(made, SeqCst);
     }
@@ -482,6 +501,7 @@ extern "C" fn fork_in_a_handler(_: i32) {
 fn a_child_ends_a_call_that_a_signal_has_interrupted() {
     let _turn = crate::twin::turn();
     let map = anonymous(PAGES).ours(own_engine()).unwrap() as usize;
+    USED.store(map, SeqCst);
     let (from, mut to) = std::io::pipe().unwrap();
     TO.store(std::os::fd::AsRawFd::as_raw_fd(&to), SeqCst);
     // SAFETY: a handler of the test's own, which makes a process.
@@ -496,6 +516,8 @@ fn a_child_ends_a_call_that_a_signal_has_interrupted() {
                 softfault_read_from(fd, map as *mut _, PAGES * PAGE)
             };
             if MADE.load(SeqCst) == 0 {
+                // The page was the call's until its end.
+                let renewed = (RENEWED.load(SeqCst), renew_a_page());
                 // SAFETY: the child has the map for itself, and ends.
                 unsafe {
                     let first = *(map as *const u8);
@@ -503,7 +525,8 @@ fn a_child_ends_a_call_that_a_signal_has_interrupted() {
                     let longer =
                         softfault_mremap(map as *mut _, PAGES * PAGE, 2 * PAGES * PAGE, flags);
                     let is_right = (read, first) == (6, b'a') && longer != libc::MAP_FAILED;
-                    libc::_exit(i32::from(!is_right));
+                    let is_kept = renewed == (libc::EBUSY, 0);
+                    libc::_exit(i32::from(!is_right) | i32::from(!is_kept) << 1);
                 }
             }
             read
