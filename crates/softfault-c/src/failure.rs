@@ -24,6 +24,11 @@ impl Failure {
         Self::new(libc::EINVAL, text)
     }
 
+    /// EINVAL, of flags.
+    pub(crate) fn unknown_bits(bits: c_int) -> Self {
+        Self::invalid(format!("flags has unknown bits: {bits:#x}"))
+    }
+
     /// EOPNOTSUPP: mmap(2) has it, and softfault not.
     pub(crate) fn unsupported(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(libc::EOPNOTSUPP, text)
@@ -35,6 +40,18 @@ impl Failure {
             libc::ENOMEM,
             "the range has addresses that softfault has not mapped",
         )
+    }
+
+    /// EBUSY: what is pinned cannot go or move.
+    pub(crate) fn pinned() -> Self {
+        let text = "pages of the map are pinned: call softfault_unpin first";
+        Self::new(libc::EBUSY, text)
+    }
+
+    /// EBADF.
+    pub(crate) fn not_open(fd: c_int) -> Self {
+        let text = format!("fd {fd} is not an open file (closed, or O_PATH)");
+        Self::new(libc::EBADF, text)
     }
 
     /// EEXIST, of mmap(2).

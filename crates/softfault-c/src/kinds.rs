@@ -237,10 +237,7 @@ impl Arguments {
         // SAFETY: only asks.
         let flags = unsafe { libc::fcntl(self.fd, libc::F_GETFL) };
         if flags < 0 || flags & libc::O_PATH != 0 {
-            return Err(Failure::new(
-                libc::EBADF,
-                "the descriptor is of no open file",
-            ));
+            return Err(Failure::not_open(self.fd));
         }
         Ok(Opened(flags & libc::O_ACCMODE))
     }

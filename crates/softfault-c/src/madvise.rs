@@ -79,7 +79,7 @@ impl AnyAdvice {
     fn of(advice: c_int) -> Result<Self, Failure> {
         let checked = Advice::of_number(advice).map(Self::Checked);
         let said = checked.or_else(|| UncheckedAdvice::of_number(advice).map(Self::Unchecked));
-        said.ok_or_else(|| Failure::invalid("the advice is unknown"))
+        said.ok_or_else(|| Failure::invalid(format!("advice {advice} is unknown")))
     }
 }
 

@@ -44,16 +44,19 @@ pub unsafe extern "C" fn softfault_mremap(
 ) -> *mut c_void {
     answer(libc::MAP_FAILED, || {
         const KNOWN: c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-        if flags & !KNOWN != 0 {
-            return Err(Failure::invalid("flags has unknown bits"));
+        let unknown = flags & !KNOWN;
+        if unknown != 0 {
+            return Err(Failure::unknown_bits(unknown));
         }
         if flags & libc::MREMAP_MAYMOVE != flags {
             return Err(Failure::unsupported(
                 "MREMAP_FIXED and MREMAP_DONTUNMAP are not supported: the engine chooses the new address",
             ));
         }
-        if old_size == 0 || new_size == 0 {
-            return Err(Failure::invalid("a size is 0"));
+        for (name, size) in [("old_size", old_size), ("new_size", new_size)] {
+            if size == 0 {
+                return Err(Failure::invalid(format!("{name} is 0")));
+            }
         }
         let (old_size, new_size) = whole_huge_pages(old_address, (old_size, new_size))?;
         let old = pages(old_address, old_size)?;

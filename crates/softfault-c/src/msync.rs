@@ -23,11 +23,12 @@ use core::ffi::{c_int, c_void};
 pub extern "C" fn softfault_msync(addr: *mut c_void, length: usize, flags: c_int) -> c_int {
     answer(-1, || {
         const KNOWN: c_int = libc::MS_SYNC | libc::MS_ASYNC | libc::MS_INVALIDATE;
-        let both = libc::MS_SYNC | libc::MS_ASYNC;
-        if flags & !KNOWN != 0 || flags & both == both {
-            return Err(Failure::invalid(
-                "flags has unknown bits, or both MS_SYNC and MS_ASYNC",
-            ));
+        let (unknown, both) = (flags & !KNOWN, libc::MS_SYNC | libc::MS_ASYNC);
+        if unknown != 0 {
+            return Err(Failure::unknown_bits(unknown));
+        }
+        if flags & both == both {
+            return Err(Failure::invalid("flags has both MS_SYNC and MS_ASYNC"));
         }
         let pages = mapped_pages(addr, length)?;
         let parts = Part::of(&pages).map_err(|NotMapped| Failure::not_mapped())?;

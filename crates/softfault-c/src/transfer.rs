@@ -215,10 +215,7 @@ fn by_steps(
 fn lent(fd: c_int) -> Result<ManuallyDrop<File>, Failure> {
     // SAFETY: only asks.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
-        return Err(Failure::new(
-            libc::EBADF,
-            "the descriptor is of no open file",
-        ));
+        return Err(Failure::not_open(fd));
     }
     // SAFETY: the caller's for as long as the call, and not closed by this.
     Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }))

@@ -161,7 +161,8 @@ pub(crate) fn unpin(range: &Range<usize>) -> Result<(), Failure> {
             window.kept.iter().rposition(is_it)
         };
         let place = last(KeepReason::Pinned).or_else(|| last(KeepReason::PinnedByParent));
-        let place = place.ok_or_else(|| Failure::invalid("no pin has this address and length"))?;
+        let text = "no pin has this address and length: pass those of softfault_pin";
+        let place = place.ok_or_else(|| Failure::invalid(text))?;
         window.kept.swap_remove(place)
     };
     taken.release();
@@ -257,7 +258,7 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
     for (why, part) in over.filter(|(_, part)| !part.is_empty()) {
         match why {
             KeepReason::Pinned => {
-                return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
+                return Err(Failure::pinned());
             }
             KeepReason::Locked => locked.push(part),
             KeepReason::PinnedByParent | KeepReason::LockedByParent => {}

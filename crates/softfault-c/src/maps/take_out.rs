@@ -215,7 +215,7 @@ impl Taken {
             let access = window.exact_access(pages).ok_or_else(not_whole)?;
             let mapped = window.take(pages, |window, mapped| {
                 if window.keeps(&mapped.map, |kept| kept.why == KeepReason::Pinned) {
-                    return Err(Failure::new(libc::EBUSY, "pages of the map are pinned"));
+                    return Err(Failure::pinned());
                 }
                 let locks = window.kept.iter().filter(|kept| kept.is_of(&mapped.map));
                 match Arc::strong_count(&mapped.map) > 1 + locks.count() {
