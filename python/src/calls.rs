@@ -102,7 +102,8 @@ pub(crate) fn get<'py>(
     let lent = Lent::to_read(buffer)?;
     let (start, room) = lent.place();
     if offset.checked_add(len).is_none_or(|end| end > room) {
-        return Err(PyBufferError::new_err("the buffer has fewer bytes"));
+        let text = format!("the buffer has {room} bytes, but {len} were requested at {offset}");
+        return Err(PyBufferError::new_err(text));
     }
     let from = start + offset;
     let found = maps::of_buffer((from, len))?;
@@ -133,7 +134,8 @@ pub(crate) fn put(
     let bytes = bytes.as_bytes();
     let (from, len) = (bytes.as_ptr() as usize, bytes.len());
     if offset.checked_add(len).is_none_or(|end| end > room) {
-        return Err(PyBufferError::new_err("the bytes do not fit in the buffer"));
+        let text = format!("the buffer has {room} bytes, but {len} were to be stored at {offset}");
+        return Err(PyBufferError::new_err(text));
     }
     let into = start + offset;
     if let Some((memory, part)) = maps::of_buffer((into, len))? {

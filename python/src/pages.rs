@@ -117,9 +117,9 @@ pub(crate) fn take_rows(
     let (out_at, out_len) = out.place();
     let wanted = indices_len / 8;
     if wanted.checked_mul(row) != Some(out_len) {
-        return Err(PyValueError::new_err(
-            "out does not have the size of the rows",
-        ));
+        return Err(PyValueError::new_err(format!(
+            "out has {out_len} bytes, but {wanted} rows of {row} bytes were requested"
+        )));
     }
     if row == 0 || wanted == 0 {
         return Ok(());
