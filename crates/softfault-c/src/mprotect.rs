@@ -46,6 +46,12 @@ pub unsafe extern "C" fn softfault_mprotect(
                 let text = "the engine serves this writable map: its file's maps share one window, and no part of it can be protected";
                 return Err(Failure::unsupported(text));
             }
+            // Of all parts before any is changed.
+            let page = wrong.map.page_size();
+            let (start, end) = (wrong.range.start, wrong.range.end);
+            if !(start.is_multiple_of(page) && end.is_multiple_of(page)) {
+                return Err(Failure::invalid("the range has a part of a huge page"));
+            }
         }
         for wrong in parts.iter().filter(is_wrong) {
             maps::protect(wrong, writable)?;

@@ -14,16 +14,17 @@ use softfault::RemapOptions;
 /// bytes. A part of a private map that grows becomes a map of its own, at another address; its pages in memory or in swap
 /// are copied then. A read-only shared map of a file can grow to the end of the file, and keeps its address; a part of it cannot grow.
 ///
-/// old_address and old_size are those of the map, in whole pages; sizes of a map of huge pages are rounded up to whole ones,
-/// and it cannot grow (EINVAL). flags is 0, or MREMAP_MAYMOVE: the map may move if
+/// old_address and old_size are those of the map, or of a part of it, in whole pages; sizes of a map of huge pages are rounded up
+/// to whole ones, and it cannot grow (EINVAL). flags is 0, or MREMAP_MAYMOVE: the map may move if
 /// there is no room at its address. Locks move with it.
 ///
 /// Returns the address, or MAP_FAILED with errno:
-///   EBUSY       pages of the map are pinned, or another call uses it
+///   EBUSY       pages of the map are pinned (of a part that gets shorter: pages that would go and that no other map shows), or
+///               another call uses it
 ///   EFAULT      some of the old pages are not mapped by softfault; or the range would grow, and softfault_mprotect has
 ///               made only some of its pages writable
-///   EINVAL      old_address is no multiple of the page size, a size is 0, flags has unknown bits, or the new range
-///               would end past the end of a shared file
+///   EINVAL      old_address is no multiple of the page size (of a map of huge pages: of theirs), a size is 0, flags has
+///               unknown bits, the new range would end past the end of a shared file, or a map of huge pages would grow
 ///   ENOMEM      the map cannot grow at its address, or there is no address space, or the budget has no room for the move
 ///   EOPNOTSUPP  MREMAP_FIXED or MREMAP_DONTUNMAP; or growing several maps, a part of a shared map of a file, or a part
 ///               of a map that the kernel serves
@@ -64,6 +65,9 @@ pub unsafe extern "C" fn softfault_mremap(
         let parts = Part::of(&old).map_err(|NotMapped| not_mapped())?;
         if new == old {
             return Ok(old_address);
+        }
+        if new.end > old.end && parts[0].map.page_size() > PAGE_SIZE {
+            return Err(Failure::invalid("a map of huge pages cannot grow"));
         }
         let are_alike = parts.iter().all(|part| part.access == parts[0].access);
         drop(parts);

@@ -245,11 +245,13 @@ pub(crate) fn is_locked(pages: &Range<usize>) -> bool {
     })
 }
 
-/// The parts of some pages of one map that are locked; EBUSY if any of them is pinned.
+/// The parts of some pages of one map that are locked; EBUSY if any of them is pinned and goes with the map. Pages that another map
+/// has, too, stay.
 pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>, Failure> {
     let maps = look();
     let window = maps.window(pages.start);
     let window = window.ok_or_else(Failure::not_mapped)?;
+    let go = window.of_one_map(pages);
     let over = window
         .kept
         .iter()
@@ -258,7 +260,9 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
     for (why, part) in over.filter(|(_, part)| !part.is_empty()) {
         match why {
             KeepReason::Pinned => {
-                return Err(Failure::pinned());
+                if go.iter().any(|go| !common(go, &part).is_empty()) {
+                    return Err(Failure::pinned());
+                }
             }
             KeepReason::Locked => locked.push(part),
             KeepReason::PinnedByParent | KeepReason::LockedByParent => {}

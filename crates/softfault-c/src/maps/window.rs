@@ -365,6 +365,21 @@ impl Window {
         gaps
     }
 
+    /// The parts of some pages that one map has, and no other.
+    pub(super) fn of_one_map(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
+        let mut parts = Vec::new();
+        let mut at = pages.start;
+        while at < pages.end
+            && let Some((_, run)) = self.at(at)
+        {
+            if self.runs[&run.start].owners.len() == 1 {
+                parts.push(at..run.end.min(pages.end));
+            }
+            at = run.end;
+        }
+        parts
+    }
+
     /// The map that was made for these pages, and has lost none.
     pub(super) fn exact(&self, pages: &Range<usize>) -> Option<u64> {
         let (_, run) = self.runs.range(..=pages.start).next_back()?;

@@ -3,6 +3,7 @@
 use crate::huge_scene::{PAGE as HUGE, Pool, available};
 use crate::twin::{
     ANONYMOUS, Answer, Arguments, DEFAULT, PAGE, READ, Twin, WRITE, anonymous, answer, errno, text,
+    unmap as unmap_ours,
 };
 use core::ffi::c_void;
 use softfault_c::madvise::softfault_madvise;
@@ -10,6 +11,7 @@ use softfault_c::mlock::{softfault_mlock, softfault_munlock};
 use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::munmap::softfault_munmap;
+use softfault_c::transfer::softfault_copy_in;
 
 /// Of 2 MiB, and of the machine's default size, if that is the same.
 fn sizes() -> Vec<i32> {
@@ -148,6 +150,8 @@ fn a_map_of_huge_pages_gets_shorter_by_whole_ones() {
         assert_eq!(remap(&twin, (0, PAGE), 2 * PAGE), Ok(()), "the same page");
         assert_eq!(remap(&twin, (PAGE, HUGE), PAGE), Err(libc::EINVAL));
         assert_eq!(remap(&twin, (0, 2 * HUGE), 3 * HUGE), Err(libc::EINVAL));
+        assert_eq!(remap(&twin, (0, HUGE), 2 * HUGE), Err(libc::EINVAL));
+        assert_eq!(remap(&twin, (HUGE, HUGE), 2 * HUGE), Err(libc::EINVAL));
         if protects {
             assert_eq!(protect(&twin, (HUGE, HUGE), READ), Ok(()));
         }
@@ -168,6 +172,28 @@ fn a_map_of_huge_pages_gets_shorter_by_whole_ones() {
     assert_eq!(unmap(&twin, (HUGE, HUGE)), Ok(()));
     assert!(is_gone(twin.ours.cast()));
     assert_eq!(available(), before);
+}
+
+/// Of several parts that are to change none does where one cannot; mprotect(2) changes those before it.
+#[test]
+fn a_range_with_a_part_of_a_huge_page_changes_nothing() {
+    let _turn = crate::twin::turn();
+    let Some(_pool) = Pool::with(4) else { return };
+    let map = huge(3 * HUGE, WRITE, libc::MAP_HUGE_2MB);
+    let map = map.ours(DEFAULT).unwrap();
+    let protect = |at: usize, length: usize| {
+        // SAFETY: nobody writes to pages that may not be written to.
+        answer(unsafe { softfault_mprotect(map.wrapping_byte_add(at), length, READ) })
+    };
+    assert_eq!(protect(HUGE, HUGE), Ok(()), "{}", text());
+    assert_eq!(protect(0, 2 * HUGE + PAGE), Err(libc::EINVAL));
+    let stored = [0, HUGE, 2 * HUGE].map(|at| {
+        // SAFETY: the byte is the test's.
+        unsafe { softfault_copy_in(map.byte_add(at), [7_u8].as_ptr().cast(), 1) }
+    });
+    assert_eq!(stored, [1, -1, 1], "as before the call");
+    assert_eq!(protect(0, 3 * HUGE), Ok(()), "{}", text());
+    unmap_ours(map, 3 * HUGE);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Pins and locks.
 
 use crate::twin::{
-    ANONYMOUS, Arguments, DEFAULT, Engine, PAGE, READ, Twin, WRITE, anonymous, answer,
+    ANONYMOUS, Arguments, DEFAULT, Engine, PAGE, READ, Twin, WRITE, aged_file, anonymous, answer,
     engine_options, errno, file, of_file, own_engine, pipe, text, unmap,
 };
 use core::ffi::c_void;
@@ -325,4 +325,28 @@ fn pages_that_are_pinned_do_not_go_by_mremap() {
     let there = unsafe { softfault_mremap(map, 7 * PAGE, 4 * PAGE, 0) };
     assert_eq!(there, map, "{}", text());
     unmap(map, 4 * PAGE);
+}
+
+/// Of a map that shows pages with another one: they stay, and so do their pins.
+#[test]
+fn pinned_pages_that_another_map_has_may_go_by_mremap() {
+    let _turn = crate::twin::turn();
+    let made = aged_file(8 * PAGE);
+    let of = |pages: usize| of_file(&made, pages, READ, libc::MAP_SHARED).ours(own_engine());
+    let map = of(6).unwrap();
+    assert_eq!(of(8), Ok(map), "one window");
+    let at = |page: usize| map.wrapping_byte_add(page * PAGE);
+    // Of the longer one, which has only its others from here on.
+    unmap(map, PAGE);
+    // SAFETY: nobody uses the pages that go.
+    let shorter = || unsafe { softfault_mremap(at(1), 7 * PAGE, 4 * PAGE, 0) };
+    assert_eq!(softfault_pin(at(6), PAGE), 0, "{}", text());
+    assert_eq!((shorter(), errno()), (libc::MAP_FAILED, libc::EBUSY));
+    assert_eq!(softfault_unpin(at(6), PAGE), 0, "{}", text());
+    assert_eq!(softfault_pin(at(5), PAGE), 0, "{}", text());
+    assert_eq!(shorter(), at(1), "{}", text());
+    assert_eq!(answer(softfault_pin(at(6), PAGE)), Err(libc::ENOMEM));
+    assert_eq!(softfault_unpin(at(5), PAGE), 0, "{}", text());
+    unmap(map, 6 * PAGE);
+    unmap(at(1), 4 * PAGE);
 }
