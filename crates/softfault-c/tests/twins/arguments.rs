@@ -1,6 +1,6 @@
 //! mmap: every flag with every protection, of every kind of descriptor, and every wrong argument.
 
-use crate::twin::{Arguments, DEFAULT, Engine, PAGE, file, own_engine, text};
+use crate::twin::{Arguments, DEFAULT, Engine, PAGE, READ, file, of_file, own_engine, text};
 use core::ffi::c_int;
 use softfault_c::munmap::softfault_munmap;
 use std::fs::File;
@@ -231,4 +231,25 @@ fn features_of_mmap_that_softfault_lacks() {
         };
         assert_eq!(odd.ours(engine), Err(libc::EINVAL));
     }
+}
+
+/// Its first touch would end the process.
+#[test]
+fn a_thread_that_blocks_sigbus_cannot_map() {
+    let _turn = crate::twin::turn();
+    let made = file(BYTES);
+    let map = of_file(&made, 2, READ, libc::MAP_SHARED);
+    let mapped = std::thread::scope(|scope| {
+        let blocked = scope.spawn(|| {
+            // SAFETY: zeros are a set; the mask is this thread's own.
+            unsafe {
+                let mut set: libc::sigset_t = core::mem::zeroed();
+                libc::sigaddset(&mut set, libc::SIGBUS);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &set, core::ptr::null_mut());
+            }
+            map.ours(own_engine()).map(|map| map as usize)
+        });
+        blocked.join().unwrap()
+    });
+    assert_eq!(mapped, Err(libc::EINVAL));
 }

@@ -138,7 +138,8 @@ fn trust_handlers() {
 /// A fault in this thread must reach our handler. `trust`: other handlers pass on the signals that are not theirs.
 pub(crate) fn check_handlers(trust: bool, masked: &Masked) -> io::Result<()> {
     if masked.sigbus_was_blocked() {
-        return Err(io::Error::other(
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
             "SIGBUS is blocked in this thread: its first touch of a map would kill the process",
         ));
     }
