@@ -76,6 +76,13 @@ impl Memory {
         unsafe { self.start.add(offset).write_volatile(byte) }
     }
 
+    /// Reads a byte.
+    pub fn read(&self, offset: usize) -> u8 {
+        assert!(offset < self.bytes);
+        // SAFETY: within our mapping.
+        unsafe { self.start.add(offset).read_volatile() }
+    }
+
     /// For each page, whether it is present; `mincore(2)`.
     pub fn present(&self) -> io::Result<Vec<bool>> {
         let mut pages = vec![0u8; self.pages()];

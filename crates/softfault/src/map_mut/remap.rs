@@ -66,9 +66,9 @@ impl MmapMut {
                 Some(written) => written.is_of(file)?,
                 None => false,
             },
+            MmapMutKind::Gone => return Err(gone()),
             // Not even the empty map of an empty file: who made it has vouched for no other.
             MmapMutKind::Managed(_) | MmapMutKind::Empty => false,
-            MmapMutKind::Gone => return Err(gone()),
         };
         if !is_its {
             return Err(other_file());
