@@ -7,7 +7,7 @@ mod write_scene;
 use child::forked;
 use core::future::Future;
 use core::task::{Context, Waker};
-use softfault::{Engine, Faults, Mmap, MmapOptions, OnTruncate, Reads};
+use softfault::{Engine, Faults, MmapOptions, OnTruncate, Reads};
 use softfault_oracle::{Finally, Random};
 use std::fs::File;
 use std::io::Read;
