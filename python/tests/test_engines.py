@@ -182,6 +182,24 @@ print(softfault.stats()["memory_bytes"] >> 20)
     assert said == "24\n"
 
 
+def test_a_budget_that_is_set_while_its_own_thread_makes_the_default_engine():
+    """By a handler of a signal, which runs in between."""
+    said = run("""
+import signal, sys
+import softfault
+signal.signal(signal.SIGUSR1, lambda *_: softfault.set_memory("24M"))
+def in_the_midst(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "_warn_once":
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGUSR1)
+softfault.set_memory("32M")
+sys.setprofile(in_the_midst)
+softfault.current_engine()
+print(softfault.stats()["memory_bytes"] >> 20)
+""").stdout
+    assert said == "24\n"
+
+
 def test_plain_calls_work_by_messages(path, tmp_path):
     """os.write of cold memory, where the system allows faults of the kernel's own to be served."""
     code = """

@@ -1,6 +1,7 @@
 """``softfault.write`` and ``softfault.readinto`` of files that are more than a descriptor."""
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -190,3 +191,72 @@ def test_writes_that_take_less_than_they_are_given():
     assert softfault.write(slow, b"0123456") == 7 and slow.got == b"0123456"
     slow = Slow(5)
     assert softfault.write(slow, b"0123456789") == 6 and slow.got == b"012345", "the rest would have to wait"
+
+
+def test_a_write_that_takes_nothing_is_an_error():
+    class Full(io.RawIOBase):
+        def writable(self):
+            return True
+
+        def write(self, data):
+            return 0
+
+    with pytest.raises(OSError, match="took none of 3 bytes"):
+        softfault.write(Full(), b"abc")
+
+
+class Waits(io.RawIOBase):
+    """A file of calls that each take some bytes and would have to wait for the rest, or say how many they took."""
+
+    def __init__(self, *takes):
+        self.got, self.takes = b"", list(takes)
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        took, waits = self.takes.pop(0)
+        self.got += bytes(data[: took or 0])
+        if not waits:
+            return took
+        # A class may also raise one that does not say how many.
+        raise BlockingIOError(errno.EAGAIN, "full", took) if took else BlockingIOError(errno.EAGAIN, "full")
+
+
+def test_bytes_that_are_taken_before_a_file_has_to_wait_count():
+    for takes, expected in (
+        ([(3, True)], 3),
+        ([(3, False), (2, True)], 5),
+        ([(3, False), (0, True)], 3),
+    ):
+        file = Waits(*takes)
+        assert softfault.write(file, b"0123456789") == expected, takes
+        assert file.got == b"0123456789"[:expected]
+    with pytest.raises(BlockingIOError):
+        softfault.write(Waits((0, True)), b"0123456789")
+    with pytest.raises(BlockingIOError):
+        softfault.write(Waits((None, False)), b"0123456789")
+    assert softfault.write(Waits((3, False), (None, False)), b"0123456789") == 3
+
+
+def test_a_file_that_has_to_wait_has_not_ended():
+    class Reads(io.RawIOBase):
+        def __init__(self, *gives):
+            self.gives = list(gives)
+
+        def read(self, size=-1):
+            return self.gives.pop(0)
+
+    got = bytearray(4)
+    with pytest.raises(BlockingIOError):
+        softfault.readinto(Reads(None), got)
+    assert softfault.readinto(Reads(b"ab", None), got) == 2 and got[:2] == b"ab"
+    assert softfault.readinto(Reads(b""), got) == 0
+
+
+def test_a_file_that_has_to_wait_gets_no_byte_of_an_array_twice(engine):
+    a = engine.empty((10,), "u1")
+    a[:] = range(10)
+    file = Waits((4, True), (6, False))
+    done = a.write_to(file)
+    assert done == 4 and a[done:].write_to(file) == 6 and file.got == bytes(range(10))

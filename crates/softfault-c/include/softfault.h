@@ -7,21 +7,23 @@
  * Errors. A function that fails returns MAP_FAILED, -1 or NULL as its description says, and sets errno.
  * softfault_error() returns a line of text with the reason. A function that succeeds does not change errno.
  *
- * EFAULT for a range past the end of a file is EIO (softfault_mlock: ENOMEM) where the map is a mapping of the kernel's own: of a
- * small file, or a writable shared one, or in a child of fork. The kernel does not tell it from a failed read. A failed write
- * into such a map is EIO too, where the header says ENOSPC.
+ * Maps of the kernel's own are those of small files, writable shared maps, maps of files in a child of fork, and maps with
+ * MAP_STACK or MAP_HUGETLB. Where the header says EFAULT for a range past the end of a file, or ENOSPC, the errno of such a map is
+ * EIO (of softfault_mlock: ENOMEM): the kernel reports these errors and a failed read in the same way.
  *
  * Threads. Each description says which calls may be made at the same time. No function is a cancellation point, and none
- * is async-signal-safe but softfault_version and softfault_abi_version: do not call the others in signal handlers. A signal handler may touch a map.
+ * is async-signal-safe but softfault_version and softfault_abi_version: do not call the others in signal handlers. A signal
+ * handler may touch a map.
  *
  * Faults. A touch of a page that is not in memory raises SIGBUS in the touching thread. The library's handler
  * serves it. A thread that blocks SIGBUS must not touch maps. If a touch cannot be served (the
- * read failed, the file was truncated, no memory is left), the program gets the SIGBUS.
+ * read failed, the file was truncated, no memory is left), the program gets the SIGBUS. With SOFTFAULT_FAULTS_THREADS or
+ * SOFTFAULT_FAULTS_MESSAGES threads of the library serve faults, and there is no handler.
  *
  * System calls. The kernel does not call the handler: write(fd, map, n), with pages that are not in memory, fails with
  * EFAULT or writes fewer bytes. Pass memory to system calls between softfault_pin and softfault_unpin, or use
  * softfault_write_to and softfault_read_from. softfault_fault_in alone is enough only if nothing can evict the
- * pages meanwhile.
+ * pages meanwhile. With SOFTFAULT_FAULTS_MESSAGES every system call works.
  *
  * fork. A child has its parent's maps: it has its own copy of private memory, and the kernel serves its maps of
  * files. Pins and locks are not inherited.
@@ -75,9 +77,15 @@
 #define SOFTFAULT_FAULTS_SIGNALS 1
 
 /**
- * Faults are served by threads of the engine.
+ * Faults are served by threads of the library; system calls on missing pages still fail.
  */
 #define SOFTFAULT_FAULTS_THREADS 2
+
+/**
+ * The same, and system calls on missing pages wait for them. The system has to allow it: access to /dev/userfaultfd,
+ * CAP_SYS_PTRACE, or vm.unprivileged_userfaultfd=1.
+ */
+#define SOFTFAULT_FAULTS_MESSAGES 3
 
 /**
  * A touch past the end of a truncated file raises SIGBUS: the default.
@@ -412,15 +420,16 @@ int softfault_abi_version(void);
  *
  * options may be NULL: all defaults. The environment may set the fields reads, coherence,
  * faults, by_kernel and small_maps that are zero (docs/c.md); SOFTFAULT_MEMORY and SOFTFAULT_SWAP are for the default
- * engine only. The strings are not used after this returns. The first engine of a process installs a SIGBUS handler.
+ * engine only. The strings are not used after this returns. The first engine of a process installs a SIGBUS handler, unless
+ * threads serve its faults.
  *
  * Returns the engine, for softfault_engine_free, or NULL with errno:
  *   E2BIG       options has a field that is set and that this release does not know
  *   EINVAL      options->size is not a size of this structure in any release, or a field has an invalid value, or the
  *               budget is below 8 MiB, or there is no such policy, or faults or the lock policies differ from those of
  *               the process's first engine
- *   ENOMEM      the machine, or the enclosing budget, does not have that much memory
- *   EOPNOTSUPP  userfaultfd is closed to this process
+ *   ENOMEM      the machine, or the outer engine's budget, does not have that much memory
+ *   EOPNOTSUPP  userfaultfd is closed to this process, or SOFTFAULT_FAULTS_MESSAGES is
  *   or an error of making a file in the swap directory.
  *
  * Several threads may call this at the same time.
@@ -442,7 +451,7 @@ void softfault_engine_free(struct softfault_engine *engine);
  *
  * Returns 0, or -1 with errno:
  *   EINVAL  the budget is below 8 MiB, or above the engine's most_memory
- *   ENOMEM  the enclosing budget, or the machine, does not have that much memory; or the budget is too small for the
+ *   ENOMEM  the outer engine's budget, or the machine, does not have that much memory; or the budget is too small for the
  *           present maps, pins and private memory
  *
  * Several threads may call this at the same time, and while other threads use the engine's maps.
@@ -453,8 +462,9 @@ int softfault_set_memory(const struct softfault_engine *engine,
 /**
  * Maps a file, or memory, over the process's default engine; mmap(2).
  *
- * Pages are read when they are touched, past the kernel's page cache or through it. The resident pages never exceed
- * the engine's budget (SOFTFAULT_MEMORY; without it a quarter of the machine's memory). The map
+ * Pages are read when they are touched, past the kernel's page cache or through it. The resident pages that the engine serves
+ * never exceed its budget (SOFTFAULT_MEMORY; without it a quarter of the machine's memory). The kernel serves small files, and
+ * files in the page cache, outside of the budget, unless the engine's by_kernel or SOFTFAULT_BY_KERNEL=0 forbids it. The map
  * stays when the file is closed.
  *
  * addr is a hint, and is ignored, except with
@@ -478,10 +488,11 @@ int softfault_set_memory(const struct softfault_engine *engine,
  *   MAP_PRIVATE|MAP_ANONYMOUS: zeros until written; written pages count against the budget and go to swap likewise. fd
  *     and offset are ignored;
  * and any of
- *   MAP_POPULATE: starts to read the pages; a failure is not reported;
+ *   MAP_POPULATE: brings the pages of a private writable map in, and starts to read those of others; a failure is not
+ *     reported;
  *   MAP_LOCKED: as softfault_mlock of the map; a failure is an error;
- *   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget. The map has
- *     whole huge pages, and is unmapped by whole ones;
+ *   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget. With
+ *     MAP_HUGETLB length is rounded up to whole huge pages, and only whole ones can be unmapped;
  *   MAP_NORESERVE, MAP_NONBLOCK, MAP_DENYWRITE, MAP_EXECUTABLE: no effect.
  *
  * offset must be a multiple of the page size.
@@ -491,8 +502,9 @@ int softfault_set_memory(const struct softfault_engine *engine,
  *   EBADF       fd is no open file
  *   EBUSY       MAP_FIXED, and another call uses the pages
  *   EEXIST      MAP_FIXED_NOREPLACE, and some of the addresses are in use, by softfault or by another mapping
- *   EINVAL      length is 0, offset (or addr, with MAP_FIXED) is no multiple of the page size, flags has neither MAP_SHARED nor MAP_PRIVATE,
- *               prot has unknown bits, or an environment variable has an invalid value
+ *   EINVAL      length is 0, offset (or addr, with MAP_FIXED) is no multiple of the page size, flags has neither
+ *               MAP_SHARED nor MAP_PRIVATE, or MAP_HUGETLB without MAP_ANONYMOUS, prot has unknown bits, an environment
+ *               variable has an invalid value, or this thread blocks SIGBUS
  *   ENODEV      the file cannot be mapped: a directory, a pipe, a socket, a character device
  *   ENOMEM      no address space, or the budget has no room for the page tables of one more map, or, with MAP_LOCKED,
  *               for the pages
@@ -502,7 +514,7 @@ int softfault_set_memory(const struct softfault_engine *engine,
  *               userfaultfd is closed to this process
  *   or an error of reading the file's size or of its file system.
  *
- * Several threads may call this at the same time. A thread that blocks SIGBUS cannot map (EINVAL).
+ * Several threads may call this at the same time.
  */
 void *softfault_mmap(void *addr,
                      size_t length,
@@ -536,8 +548,8 @@ void *softfault_mmap_ex(void *addr,
  *
  * addr is a multiple of the page size; length is rounded up to whole pages. The range may be a part of a map, or
  * several adjacent maps. Pins and locks of the pages end. Writes to a shared map of a file are in the file
- * when this returns, also if other maps still show them (for the device, and for errors, see softfault_msync). All other memory of
- * the pages is freed.
+ * when this returns, also if other maps still show them (for the device, and for errors, see softfault_msync). The memory of
+ * pages that no other map shows is freed.
  *
  * If several maps of one file show the same pages, each call removes them from one map.
  *
@@ -549,8 +561,8 @@ void *softfault_mmap_ex(void *addr,
  *           range begins or ends within a huge page (MAP_HUGETLB): nothing is unmapped then
  *
  * Several threads may call this at the same time, also while other threads call functions on the same map: such a call
- * ends as if it had come before, or fails with ENOMEM. The pages are freed when the last such call ends. A touch of the pages at the same time is a bug of the program, as
- * with munmap(2).
+ * ends as if it had come before, or fails with ENOMEM. The pages are freed when the last such call ends. A touch of
+ * the pages at the same time is a bug of the program, as with munmap(2).
  */
 int softfault_munmap(void *addr,
                      size_t length);
@@ -562,16 +574,17 @@ int softfault_munmap(void *addr,
  * bytes. A part of a private map that grows becomes a map of its own, at another address; its pages in memory or in swap
  * are copied then. A read-only shared map of a file can grow to the end of the file, and keeps its address; a part of it cannot grow.
  *
- * old_address and old_size are those of the map, in whole pages; sizes of a map of huge pages are rounded up to whole ones,
- * and it cannot grow (EINVAL). flags is 0, or MREMAP_MAYMOVE: the map may move if
+ * old_address and old_size are those of the map, or of a part of it, in whole pages; sizes of a map of huge pages are rounded up
+ * to whole ones, and it cannot grow (EINVAL). flags is 0, or MREMAP_MAYMOVE: the map may move if
  * there is no room at its address. Locks move with it.
  *
  * Returns the address, or MAP_FAILED with errno:
- *   EBUSY       pages of the map are pinned, or another call uses it
+ *   EBUSY       pages of the map are pinned (of a part that gets shorter: pages that would go and that no other map shows), or
+ *               another call uses it
  *   EFAULT      some of the old pages are not mapped by softfault; or the range would grow, and softfault_mprotect has
  *               made only some of its pages writable
- *   EINVAL      old_address is no multiple of the page size, a size is 0, flags has unknown bits, or the new range
- *               would end past the end of a shared file
+ *   EINVAL      old_address is no multiple of the page size (of a map of huge pages: of theirs), a size is 0, flags has
+ *               unknown bits, the new range would end past the end of a shared file, or a map of huge pages would grow
  *   ENOMEM      the map cannot grow at its address, or there is no address space, or the budget has no room for the move
  *   EOPNOTSUPP  MREMAP_FIXED or MREMAP_DONTUNMAP; or growing several maps, a part of a shared map of a file, or a part
  *               of a map that the kernel serves
@@ -800,10 +813,10 @@ ssize_t softfault_copy_out(const void *addr,
                            size_t length);
 
 /**
- * Copies length bytes from buffer to a map. Errors are values here: a store would raise
- * SIGBUS for a full disk, past the end of the file, or without memory.
+ * Copies length bytes from buffer to a map. Errors are values here, not signals: a full disk, the end of the file, no
+ * memory.
  *
- * Returns the number of bytes copied, which is smaller only if the map has ended or an error came after some bytes; or
+ * Returns the number of bytes copied, which is smaller only if the file has ended or an error came after some bytes; or
  * -1 with errno:
  *   EACCES  the map is read-only
  *   EFAULT  past the end of the file; or buffer is NULL, and length is not 0
@@ -841,7 +854,7 @@ ssize_t softfault_write_to(int fd,
 /**
  * Fills length bytes of a map from fd; read(2), into memory that need not be resident.
  *
- * It goes on until all bytes are filled or fd has ended.
+ * It goes on until all bytes are filled or fd has ended; on a socket or a pipe it blocks, unless fd is non-blocking.
  *
  * Returns the number of bytes read, which is smaller only at the end of fd, or if an error came after some bytes; or
  * -1 with errno:

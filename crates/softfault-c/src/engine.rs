@@ -31,8 +31,11 @@ pub const SOFTFAULT_COHERENCE_ENGINE: c_int = 2;
 
 /// Faults are served in the touching thread, by SIGBUS: the default.
 pub const SOFTFAULT_FAULTS_SIGNALS: c_int = 1;
-/// Faults are served by threads of the engine.
+/// Faults are served by threads of the library; system calls on missing pages still fail.
 pub const SOFTFAULT_FAULTS_THREADS: c_int = 2;
+/// The same, and system calls on missing pages wait for them. The system has to allow it: access to /dev/userfaultfd,
+/// CAP_SYS_PTRACE, or vm.unprivileged_userfaultfd=1.
+pub const SOFTFAULT_FAULTS_MESSAGES: c_int = 3;
 
 /// A touch past the end of a truncated file raises SIGBUS: the default.
 pub const SOFTFAULT_ON_TRUNCATE_ERROR: c_int = 1;
@@ -122,15 +125,16 @@ const _: () = assert!(size_of::<softfault_engine_options>() == softfault_engine_
 ///
 /// options may be NULL: all defaults. The environment may set the fields reads, coherence,
 /// faults, by_kernel and small_maps that are zero (docs/c.md); SOFTFAULT_MEMORY and SOFTFAULT_SWAP are for the default
-/// engine only. The strings are not used after this returns. The first engine of a process installs a SIGBUS handler.
+/// engine only. The strings are not used after this returns. The first engine of a process installs a SIGBUS handler, unless
+/// threads serve its faults.
 ///
 /// Returns the engine, for softfault_engine_free, or NULL with errno:
 ///   E2BIG       options has a field that is set and that this release does not know
 ///   EINVAL      options->size is not a size of this structure in any release, or a field has an invalid value, or the
 ///               budget is below 8 MiB, or there is no such policy, or faults or the lock policies differ from those of
 ///               the process's first engine
-///   ENOMEM      the machine, or the enclosing budget, does not have that much memory
-///   EOPNOTSUPP  userfaultfd is closed to this process
+///   ENOMEM      the machine, or the outer engine's budget, does not have that much memory
+///   EOPNOTSUPP  userfaultfd is closed to this process, or SOFTFAULT_FAULTS_MESSAGES is
 ///   or an error of making a file in the swap directory.
 ///
 /// Several threads may call this at the same time.
@@ -178,7 +182,7 @@ pub unsafe extern "C" fn softfault_engine_free(engine: *mut softfault_engine) {
 ///
 /// Returns 0, or -1 with errno:
 ///   EINVAL  the budget is below 8 MiB, or above the engine's most_memory
-///   ENOMEM  the enclosing budget, or the machine, does not have that much memory; or the budget is too small for the
+///   ENOMEM  the outer engine's budget, or the machine, does not have that much memory; or the budget is too small for the
 ///           present maps, pins and private memory
 ///
 /// Several threads may call this at the same time, and while other threads use the engine's maps.
@@ -263,7 +267,7 @@ unsafe fn apply(
     if let Some(coherence) = one_of("coherence", options.coherence, &coherence)? {
         builder = builder.coherence(coherence);
     }
-    let faults = [Faults::Signals, Faults::Threads];
+    let faults = [Faults::Signals, Faults::Threads, Faults::Messages];
     if let Some(faults) = one_of("faults", options.faults, &faults)? {
         builder = builder.faults(faults);
     }

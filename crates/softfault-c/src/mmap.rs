@@ -27,8 +27,9 @@ unsafe impl Grows for softfault_map_options {
 
 /// Maps a file, or memory, over the process's default engine; mmap(2).
 ///
-/// Pages are read when they are touched, past the kernel's page cache or through it. The resident pages never exceed
-/// the engine's budget (SOFTFAULT_MEMORY; without it a quarter of the machine's memory). The map
+/// Pages are read when they are touched, past the kernel's page cache or through it. The resident pages that the engine serves
+/// never exceed its budget (SOFTFAULT_MEMORY; without it a quarter of the machine's memory). The kernel serves small files, and
+/// files in the page cache, outside of the budget, unless the engine's by_kernel or SOFTFAULT_BY_KERNEL=0 forbids it. The map
 /// stays when the file is closed.
 ///
 /// addr is a hint, and is ignored, except with
@@ -52,10 +53,11 @@ unsafe impl Grows for softfault_map_options {
 ///   MAP_PRIVATE|MAP_ANONYMOUS: zeros until written; written pages count against the budget and go to swap likewise. fd
 ///     and offset are ignored;
 /// and any of
-///   MAP_POPULATE: starts to read the pages; a failure is not reported;
+///   MAP_POPULATE: brings the pages of a private writable map in, and starts to read those of others; a failure is not
+///     reported;
 ///   MAP_LOCKED: as softfault_mlock of the map; a failure is an error;
-///   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget. The map has
-///     whole huge pages, and is unmapped by whole ones;
+///   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget. With
+///     MAP_HUGETLB length is rounded up to whole huge pages, and only whole ones can be unmapped;
 ///   MAP_NORESERVE, MAP_NONBLOCK, MAP_DENYWRITE, MAP_EXECUTABLE: no effect.
 ///
 /// offset must be a multiple of the page size.
@@ -65,8 +67,9 @@ unsafe impl Grows for softfault_map_options {
 ///   EBADF       fd is no open file
 ///   EBUSY       MAP_FIXED, and another call uses the pages
 ///   EEXIST      MAP_FIXED_NOREPLACE, and some of the addresses are in use, by softfault or by another mapping
-///   EINVAL      length is 0, offset (or addr, with MAP_FIXED) is no multiple of the page size, flags has neither MAP_SHARED nor MAP_PRIVATE,
-///               prot has unknown bits, or an environment variable has an invalid value
+///   EINVAL      length is 0, offset (or addr, with MAP_FIXED) is no multiple of the page size, flags has neither
+///               MAP_SHARED nor MAP_PRIVATE, or MAP_HUGETLB without MAP_ANONYMOUS, prot has unknown bits, an environment
+///               variable has an invalid value, or this thread blocks SIGBUS
 ///   ENODEV      the file cannot be mapped: a directory, a pipe, a socket, a character device
 ///   ENOMEM      no address space, or the budget has no room for the page tables of one more map, or, with MAP_LOCKED,
 ///               for the pages
@@ -76,7 +79,7 @@ unsafe impl Grows for softfault_map_options {
 ///               userfaultfd is closed to this process
 ///   or an error of reading the file's size or of its file system.
 ///
-/// Several threads may call this at the same time. A thread that blocks SIGBUS cannot map (EINVAL).
+/// Several threads may call this at the same time.
 #[unsafe(no_mangle)]
 pub extern "C" fn softfault_mmap(
     addr: *mut c_void,

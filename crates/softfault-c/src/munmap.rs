@@ -10,8 +10,8 @@ use core::ffi::{c_int, c_void};
 ///
 /// addr is a multiple of the page size; length is rounded up to whole pages. The range may be a part of a map, or
 /// several adjacent maps. Pins and locks of the pages end. Writes to a shared map of a file are in the file
-/// when this returns, also if other maps still show them (for the device, and for errors, see softfault_msync). All other memory of
-/// the pages is freed.
+/// when this returns, also if other maps still show them (for the device, and for errors, see softfault_msync). The memory of
+/// pages that no other map shows is freed.
 ///
 /// If several maps of one file show the same pages, each call removes them from one map.
 ///
@@ -23,8 +23,8 @@ use core::ffi::{c_int, c_void};
 ///           range begins or ends within a huge page (MAP_HUGETLB): nothing is unmapped then
 ///
 /// Several threads may call this at the same time, also while other threads call functions on the same map: such a call
-/// ends as if it had come before, or fails with ENOMEM. The pages are freed when the last such call ends. A touch of the pages at the same time is a bug of the program, as
-/// with munmap(2).
+/// ends as if it had come before, or fails with ENOMEM. The pages are freed when the last such call ends. A touch of
+/// the pages at the same time is a bug of the program, as with munmap(2).
 ///
 /// # Safety
 /// Nobody uses the pages any more.

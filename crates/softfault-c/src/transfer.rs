@@ -50,10 +50,10 @@ pub unsafe extern "C" fn softfault_copy_out(
     })
 }
 
-/// Copies length bytes from buffer to a map. Errors are values here: a store would raise
-/// SIGBUS for a full disk, past the end of the file, or without memory.
+/// Copies length bytes from buffer to a map. Errors are values here, not signals: a full disk, the end of the file, no
+/// memory.
 ///
-/// Returns the number of bytes copied, which is smaller only if the map has ended or an error came after some bytes; or
+/// Returns the number of bytes copied, which is smaller only if the file has ended or an error came after some bytes; or
 /// -1 with errno:
 ///   EACCES  the map is read-only
 ///   EFAULT  past the end of the file; or buffer is NULL, and length is not 0
@@ -116,7 +116,7 @@ pub extern "C" fn softfault_write_to(fd: c_int, addr: *const c_void, length: usi
 
 /// Fills length bytes of a map from fd; read(2), into memory that need not be resident.
 ///
-/// It goes on until all bytes are filled or fd has ended.
+/// It goes on until all bytes are filled or fd has ended; on a socket or a pipe it blocks, unless fd is non-blocking.
 ///
 /// Returns the number of bytes read, which is smaller only at the end of fd, or if an error came after some bytes; or
 /// -1 with errno:

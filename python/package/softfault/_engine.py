@@ -194,14 +194,17 @@ def current_engine() -> Engine:
     if _default is None:
         with _making:
             if _default is None:
-                memory = _default_memory
-                if memory is None:
-                    memory = _variable("SOFTFAULT_MEMORY", _size)
+                asked = _default_memory
+                memory = _variable("SOFTFAULT_MEMORY", _size) if asked is None else asked
                 _variable("SOFTFAULT_SWAP", _swap)
                 made = Engine(memory=memory, swap=os.environ.get("SOFTFAULT_SWAP"))
                 # Unless code that ran in between has made one.
                 if _default is None:
                     _default = made
+                    # Such code may also have set the budget, before there was an engine.
+                    while asked != _default_memory:
+                        asked = _default_memory
+                        made.set_memory(asked)
     return _default
 
 

@@ -26,6 +26,22 @@ class Engine:
         return {"memory_bytes": self._memory or 0, "kernel_fallback": True}
 
 
+def _in_steps(size, step):
+    """Bytes that went through, as of the native part: what a descriptor that does not wait has taken or given counts."""
+    done = 0
+    while done < size:
+        try:
+            count = step(done, min(_STEP, size - done))
+        except BlockingIOError:
+            if done == 0:
+                raise
+            break
+        if count == 0:
+            break
+        done += count
+    return done
+
+
 class mmap(_standard.mmap):
     """The standard library's mmap, with softfault's methods."""
 
@@ -69,21 +85,17 @@ class mmap(_standard.mmap):
 
     def write_to(self, fd, start=0, length=None):
         start, stop = self._part(start, length)
-        at = start
-        while at < stop:
-            at += os.write(fd, self[at : min(at + _STEP, stop)])
-        return stop - start
+        return _in_steps(stop - start, lambda done, size: os.write(fd, self[start + done : start + done + size]))
 
     def read_from(self, fd, start=0, length=None):
         start, stop = self._part(start, length)
-        at = start
-        while at < stop:
-            data = os.read(fd, min(_STEP, stop - at))
-            if not data:
-                break
-            self[at : at + len(data)] = data
-            at += len(data)
-        return at - start
+
+        def step(done, size):
+            data = os.read(fd, size)
+            self[start + done : start + done + len(data)] = data
+            return len(data)
+
+        return _in_steps(stop - start, step)
 
     def lock(self):
         raise OSError("pages cannot be kept in memory on this system")
@@ -127,22 +139,18 @@ def _flat(buffer):
 
 def write_from(fd, buffer):
     with _flat(buffer) as view:
-        done = 0
-        while done < len(view):
-            done += os.write(fd, view[done : done + _STEP])
-    return done
+        return _in_steps(len(view), lambda done, size: os.write(fd, view[done : done + size]))
 
 
 def read_into(fd, buffer):
     with _flat(buffer) as view:
-        done = 0
-        while done < len(view):
-            data = os.read(fd, min(_STEP, len(view) - done))
-            if not data:
-                break
+
+        def step(done, size):
+            data = os.read(fd, size)
             view[done : done + len(data)] = data
-            done += len(data)
-    return done
+            return len(data)
+
+        return _in_steps(len(view), step)
 
 
 def get(buffer, offset, length):

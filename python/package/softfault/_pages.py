@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 
 from ._native_or_fallback import native
@@ -128,8 +130,9 @@ def write(file, buffer):
     """Writes a buffer to a file or a descriptor, in as many calls as needed; memory of a map need not be resident.
 
     ``os.write`` of such memory may write fewer bytes, or fail with EFAULT. Returns the number of bytes written, which are
-    fewer only if the file does not wait (``os.set_blocking``): an error is raised, also where it came behind some bytes. Files of
-    Python's, but those of the module io over a descriptor, get the bytes by their ``write``.
+    fewer only if the file does not wait (``os.set_blocking``) and has taken some; if it has taken none, ``BlockingIOError`` is
+    raised. Every other error is raised, also where it came behind some bytes. An object with a ``write`` of its own, such as a
+    compressed file, gets the bytes by that; a file of the module io over a descriptor does not.
     """
     is_buffer = type(file) in _BUFFERS and type(file.raw) is io.FileIO
     if is_buffer and file.writable():
@@ -140,10 +143,10 @@ def write(file, buffer):
 
 
 def readinto(file, buffer):
-    """Fills a buffer from a file or a descriptor; answers how many bytes there were: fewer at the file's end, or if it does not wait.
+    """Fills a buffer from a file or a descriptor; returns how many bytes there were: fewer at the file's end, or if it does not wait.
 
-    ``file.readinto`` into memory of a map that is not there fails with EFAULT. Files of Python's, but unbuffered ones
-    over a descriptor, are read by their ``read``.
+    ``file.readinto`` into memory of a map that is not there fails with EFAULT. An object with a ``read`` of its own, a buffered
+    file too, is read by that; an unbuffered file of the module io is not.
     """
     # The bytes in the buffer of a file come before those of its descriptor.
     fd = _descriptor(file, "read")
@@ -155,14 +158,23 @@ def _by_writes(file, buffer):
         size, done = view.nbytes, 0
         while done < size:
             data = native.get(view, done, min(_STEP, size - done))
-            count = file.write(data)
+            try:
+                count = file.write(data)
+            except BlockingIOError as error:
+                # What the file has taken counts: the caller goes on behind it.
+                done += getattr(error, "characters_written", 0)
+                if done == 0:
+                    raise
+                break
             if count is None:
                 if isinstance(file, io.RawIOBase):
                     # It would have to wait.
+                    if done == 0:
+                        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
                     break
                 count = len(data)
             if count == 0:
-                break
+                raise OSError(errno.EIO, f"{type(file).__name__}.write took none of {len(data)} bytes")
             done += count
     return done
 
@@ -174,6 +186,9 @@ def _by_reads(file, buffer):
         size, done = view.nbytes, 0
         while done < size:
             data = file.read(min(_STEP, size - done))
+            if data is None and done == 0:
+                # It would have to wait: no bytes are the file's end.
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
             if not data:
                 break
             native.put(view, done, bytes(data))

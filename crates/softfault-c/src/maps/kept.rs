@@ -251,7 +251,6 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
     let maps = look();
     let window = maps.window(pages.start);
     let window = window.ok_or_else(Failure::not_mapped)?;
-    let go = window.of_one_map(pages);
     let over = window
         .kept
         .iter()
@@ -260,7 +259,7 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
     for (why, part) in over.filter(|(_, part)| !part.is_empty()) {
         match why {
             KeepReason::Pinned => {
-                if go.iter().any(|go| !common(go, &part).is_empty()) {
+                if window.has_of_one_map(&part) {
                     return Err(Failure::pinned());
                 }
             }

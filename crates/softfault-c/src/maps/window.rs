@@ -68,6 +68,7 @@ impl Mapped {
 }
 
 /// Pages that the same maps have.
+#[derive(Clone)]
 struct Run {
     end: usize,
     /// By their numbers; the last that was mapped is the last. At least one.
@@ -103,6 +104,7 @@ impl Run {
 }
 
 /// The addresses that no other map has, and the maps there. Protected by the lock of the table.
+#[derive(Default)]
 pub(crate) struct Window {
     /// Immutable.
     range: Range<usize>,
@@ -133,14 +135,7 @@ impl Window {
     pub(super) fn new(range: Range<usize>) -> Self {
         Self {
             range,
-            maps: BTreeMap::new(),
-            next: 0,
-            runs: BTreeMap::new(),
-            changing: None,
-            giving_back: Vec::new(),
-            calls: Calls::default(),
-            kept: Vec::new(),
-            childless: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -198,12 +193,7 @@ impl Window {
         if let Some((_, run)) = below
             && run.end > at
         {
-            let above = Run {
-                end: run.end,
-                owners: run.owners.clone(),
-                writers: run.writers.clone(),
-                changed: run.changed,
-            };
+            let above = run.clone();
             run.end = at;
             self.runs.insert(at, above);
         }
@@ -365,19 +355,12 @@ impl Window {
         gaps
     }
 
-    /// The parts of some pages that one map has, and no other.
-    pub(super) fn of_one_map(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
-        let mut parts = Vec::new();
-        let mut at = pages.start;
-        while at < pages.end
-            && let Some((_, run)) = self.at(at)
-        {
-            if self.runs[&run.start].owners.len() == 1 {
-                parts.push(at..run.end.min(pages.end));
-            }
-            at = run.end;
-        }
-        parts
+    /// True if one map alone has any of some pages, all of which are mapped.
+    pub(super) fn has_of_one_map(&self, pages: &Range<usize>) -> bool {
+        let first = self.runs.range(..=pages.start).next_back();
+        let first = first.map_or(pages.start, |(&start, _)| start);
+        let mut runs = self.runs.range(first..pages.end);
+        runs.any(|(_, run)| run.owners.len() == 1)
     }
 
     /// The map that was made for these pages, and has lost none.

@@ -209,6 +209,24 @@ fn system_calls_use_pinned_pages() {
     fs::remove_file(to).unwrap();
 }
 
+/// Faults by messages: the kernel's own are served, too, where the system allows it.
+#[test]
+fn system_calls_wait_for_pages_by_messages() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/messages.c");
+    let Some(program) = Program::compile(&source, Link::Shared) else {
+        return;
+    };
+    let bytes = bytes(3 << 20);
+    let (from, to) = (file("messages.from", &bytes), file("messages.to", b""));
+    let said = program.says(&[&from, &to]);
+    match said.strip_prefix("closed: ") {
+        Some(why) => softfault_skip::skipped("messages", format_args!("{why}")),
+        None => assert!(fs::read(&to).unwrap() == bytes, "{said}"),
+    }
+    fs::remove_file(from).unwrap();
+    fs::remove_file(to).unwrap();
+}
+
 #[test]
 fn a_vector_lives_in_memory_that_goes_to_swap() {
     let Some(program) = Program::of("allocator.cpp", Link::Shared) else {

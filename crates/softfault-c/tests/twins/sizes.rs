@@ -98,7 +98,7 @@ fn an_engine_that_cannot_be() {
             libc::EINVAL,
             "options.coherence",
         ),
-        (|o| o.faults = 3, libc::EINVAL, "options.faults"),
+        (|o| o.faults = 4, libc::EINVAL, "options.faults"),
         (|o| o.by_kernel = 3, libc::EINVAL, "options.by_kernel"),
         (|o| o.compression = 9, libc::EINVAL, "options.compression"),
         (|o| o.reserved = 1, libc::EINVAL, "options.reserved"),
