@@ -116,8 +116,8 @@ def opened(kind, path, memory, shape=None):
     import softfault
 
     reads = "direct" if kind == "direct" else None
-    by_kernel = None if kind == "softfault" else False
-    engine = softfault.Engine(memory=memory, by_kernel=by_kernel, reads=reads)
+    allow_kernel_maps = None if kind == "softfault" else False
+    engine = softfault.Engine(memory=memory, allow_kernel_maps=allow_kernel_maps, reads=reads)
     return softfault.memmap(path, dtype="i8", mode="r", shape=shape, engine=engine), engine
 
 
@@ -225,7 +225,7 @@ def child_index(kind, path, memory, queries, threads, limit, expansion):
     elif kind in ("engine", "softfault"):
         import softfault
 
-        engine = softfault.Engine(memory=int(memory), by_kernel=False if kind == "engine" else None)
+        engine = softfault.Engine(memory=int(memory), allow_kernel_maps=False if kind == "engine" else None)
         with open(path, "rb") as file:
             held = softfault.mmap(file.fileno(), 0, access=softfault.ACCESS_READ, engine=engine)
         index = Index.restore(memoryview(held), view=True)

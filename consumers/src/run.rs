@@ -134,7 +134,7 @@ fn served(said: &str) -> u64 {
     let fields = lines.flat_map(|line| line.split_whitespace());
     let of = |field: &str| {
         let (name, count) = field.split_once('=')?;
-        let counts = ["bytes_read", "small_bytes", "shown_bytes"].contains(&name);
+        let counts = ["bytes_read", "small_bytes", "switched_to_kernel_bytes"].contains(&name);
         counts.then(|| count.parse::<u64>().ok()).flatten()
     };
     fields.filter_map(of).sum()

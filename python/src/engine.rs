@@ -28,11 +28,11 @@ pub struct Engine {
 /// The settings of an engine.
 struct Recipe {
     swap: Option<Swap>,
-    most_memory: Option<usize>,
+    max_memory: Option<usize>,
     reads: Option<Reads>,
     coherence: Option<Coherence>,
     faults: Option<Faults>,
-    by_kernel: Option<bool>,
+    allow_kernel_maps: Option<bool>,
     small_maps: Option<usize>,
     fallback: Fallback,
 }
@@ -97,8 +97,8 @@ impl Engine {
         if let Some(memory) = memory {
             builder = builder.memory(memory);
         }
-        if let Some(most) = recipe.most_memory {
-            builder = builder.most_memory(most);
+        if let Some(most) = recipe.max_memory {
+            builder = builder.max_memory(most);
         }
         if let Some(swap) = &recipe.swap {
             builder = builder.swap(swap.clone());
@@ -112,8 +112,8 @@ impl Engine {
         if let Some(faults) = recipe.faults {
             builder = builder.faults(faults);
         }
-        if let Some(may) = recipe.by_kernel {
-            builder = builder.by_kernel(may);
+        if let Some(may) = recipe.allow_kernel_maps {
+            builder = builder.allow_kernel_maps(may);
         }
         if let Some(bytes) = recipe.small_maps {
             builder = builder.small_maps(bytes);
@@ -125,19 +125,19 @@ impl Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (*, memory=None, most_memory=None, swap=None, swap_bytes=None, compression=None, reads=None,
-                        coherence=None, faults=None, by_kernel=None, small_maps=None, fallback="kernel"))]
+    #[pyo3(signature = (*, memory=None, max_memory=None, swap=None, swap_bytes=None, compression=None, reads=None,
+                        coherence=None, faults=None, allow_kernel_maps=None, small_maps=None, fallback="kernel"))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         memory: Option<usize>,
-        most_memory: Option<usize>,
+        max_memory: Option<usize>,
         swap: Option<PathBuf>,
         swap_bytes: Option<u64>,
         compression: Option<&str>,
         reads: Option<&str>,
         coherence: Option<&str>,
         faults: Option<&str>,
-        by_kernel: Option<bool>,
+        allow_kernel_maps: Option<bool>,
         small_maps: Option<usize>,
         fallback: &str,
         py: Python<'_>,
@@ -174,11 +174,11 @@ impl Engine {
         let engine = Self {
             recipe: Recipe {
                 swap,
-                most_memory,
+                max_memory,
                 reads,
                 coherence,
                 faults,
-                by_kernel,
+                allow_kernel_maps,
                 small_maps,
                 fallback,
             },
@@ -243,11 +243,11 @@ fn as_dict<'py>(py: Python<'py>, s: &Stats) -> PyResult<Bound<'py, PyDict>> {
         small_maps,
         shared_maps,
         shared_bytes,
-        shown,
+        switched_to_kernel,
         ..
     } = s.kernel;
     for (name, count) in [
-        ("memory_bytes", s.memory_bytes),
+        ("budget_bytes", s.budget_bytes),
         ("resident_bytes", s.resident_bytes),
         ("peak_bytes", s.peak_bytes),
         ("faults", s.faults),
@@ -279,7 +279,7 @@ fn as_dict<'py>(py: Python<'py>, s: &Stats) -> PyResult<Bound<'py, PyDict>> {
         ("kernel_small_maps", small_maps),
         ("kernel_shared_maps", shared_maps),
         ("kernel_shared_bytes", shared_bytes),
-        ("kernel_shown", shown),
+        ("kernel_switches", switched_to_kernel),
         ("kernel_other_maps", plain::made()),
     ] {
         dict.set_item(name, count)?;
@@ -290,8 +290,8 @@ fn as_dict<'py>(py: Python<'py>, s: &Stats) -> PyResult<Bound<'py, PyDict>> {
 
 /// Puts the handler of SIGBUS in front of one that was installed after it, if there is one of ours.
 #[pyfunction]
-pub(crate) fn get_in_front() {
-    softfault::get_in_front();
+pub(crate) fn reinstall_handler() {
+    softfault::reinstall_handler();
 }
 
 /// Says which engine a map is made under that names none.

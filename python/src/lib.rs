@@ -64,7 +64,7 @@ mod _native {
     #[pymodule_export]
     use super::{
         calls::{get, put, read_into, write_from},
-        engine::{Engine, get_in_front, parse_size, set_current},
+        engine::{Engine, parse_size, reinstall_handler, set_current},
         held::give_back_for_others,
         mmap::Mmap,
         pages::{bring_in, is_served, place_of, take_rows},

@@ -32,7 +32,7 @@ def path(tmp_path_factory, data):
 
 def served(**options):
     """An engine to which nothing of a file is left by the kernel, so that its pages are cold."""
-    return softfault.Engine(memory=BUDGET, by_kernel=False, small_maps=0, reads="direct", **options)
+    return softfault.Engine(memory=BUDGET, allow_kernel_maps=False, small_maps=0, reads="direct", **options)
 
 
 @pytest.fixture

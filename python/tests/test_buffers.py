@@ -62,7 +62,7 @@ def test_more_bytes_than_there_is_memory_for(call):
     """Is an exception, and does not end the process."""
     said = run(f"""
 import mmap, resource, softfault
-engine = softfault.Engine(memory="64M", by_kernel=False, small_maps=0)
+engine = softfault.Engine(memory="64M", allow_kernel_maps=False, small_maps=0)
 m = engine.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE)
 other = engine.mmap(-1, 4 << 30, flags=mmap.MAP_PRIVATE)
 with open("/proc/self/statm") as file:
@@ -82,7 +82,7 @@ TWO_MAPS = """
 import mmap, tempfile
 import numpy as np
 import softfault
-engine = softfault.Engine(memory="10M", by_kernel=False, small_maps=0)
+engine = softfault.Engine(memory="10M", allow_kernel_maps=False, small_maps=0)
 file = tempfile.TemporaryFile()
 file.write(np.random.default_rng(1).bytes(1 << 20))
 file.flush()
@@ -99,7 +99,7 @@ some = memoryview(b)[8200:16000]
 of_b = np.frombuffer(b, "i8", 255 * 512, 8).reshape(-1, 512)
 """
 FULL = """
-other = softfault.Engine(memory="10M", by_kernel=False, small_maps=0)
+other = softfault.Engine(memory="10M", allow_kernel_maps=False, small_maps=0)
 b = other.mmap(-1, 1 << 30, flags=mmap.MAP_PRIVATE)
 try:
     b.populate(write=True)
@@ -127,7 +127,7 @@ of_b = np.frombuffer(b, "i8").reshape(-1, 512)
 def test_memory_of_another_map_that_cannot_be_had(call, coherence):
     """Is an exception, as that of the map whose method it is, and not SIGBUS."""
     said = run(f"""
-{TWO_MAPS.replace("by_kernel", f"coherence='{coherence}', by_kernel")}{SHORTER}
+{TWO_MAPS.replace("allow_kernel_maps", f"coherence='{coherence}', allow_kernel_maps")}{SHORTER}
 try:
     {call}
 except OSError:

@@ -93,7 +93,7 @@ def test_budgets_change(path):
         a = softfault.memmap(path, mode="r")
         a.sum()
         engine.set_memory("9M")
-        assert engine.stats()["memory_bytes"] == 9 << 20
+        assert engine.stats()["budget_bytes"] == 9 << 20
         assert engine.stats()["resident_bytes"] <= 9 << 20
         assert "memory=9437184" in repr(engine)
         with pytest.raises(OSError):
@@ -124,7 +124,7 @@ def test_options_that_are_refused(options, error):
 
 
 def test_the_default_engine_follows_the_environment(tmp_path):
-    code = "import softfault; s = softfault.stats(); print(s['memory_bytes'], s['swap_slots_total'])"
+    code = "import softfault; s = softfault.stats(); print(s['budget_bytes'], s['swap_slots_total'])"
     said = run(code, SOFTFAULT_MEMORY="24M", SOFTFAULT_SWAP=f"{tmp_path}:64M").stdout.split()
     assert said == [str(24 << 20), str(16384)]
     said = run("import softfault; softfault.set_memory('32M'); " + code, SOFTFAULT_MEMORY="24M").stdout.split()
@@ -177,7 +177,7 @@ softfault.set_memory("32M")
 sys.setprofile(in_the_midst)
 softfault.current_engine()
 other.join()
-print(softfault.stats()["memory_bytes"] >> 20)
+print(softfault.stats()["budget_bytes"] >> 20)
 """).stdout
     assert said == "24\n"
 
@@ -195,7 +195,7 @@ def in_the_midst(frame, event, _):
 softfault.set_memory("32M")
 sys.setprofile(in_the_midst)
 softfault.current_engine()
-print(softfault.stats()["memory_bytes"] >> 20)
+print(softfault.stats()["budget_bytes"] >> 20)
 """).stdout
     assert said == "24\n"
 
@@ -205,7 +205,7 @@ def test_plain_calls_work_by_messages(path, tmp_path):
     code = """
 import os, sys, softfault
 try:
-    engine = softfault.Engine(memory="10M", by_kernel=False, small_maps=0, reads="direct", faults="messages", fallback="error")
+    engine = softfault.Engine(memory="10M", allow_kernel_maps=False, small_maps=0, reads="direct", faults="messages", fallback="error")
 except OSError as error:
     print("closed:", error); sys.exit()
 a = softfault.memmap(sys.argv[1], mode="r", engine=engine)
@@ -235,7 +235,7 @@ if child == 0:
     def ask():
         begin.wait()
         for _ in range(3):
-            answers.append(engine.stats()["memory_bytes"])
+            answers.append(engine.stats()["budget_bytes"])
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()

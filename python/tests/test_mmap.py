@@ -494,7 +494,7 @@ def test_it_can_be_buffered_over(cold, data):
     assert cold[:1] in cold
 
 
-@pytest.mark.parametrize("options", [{}, {"by_kernel": False, "small_maps": 0}])
+@pytest.mark.parametrize("options", [{}, {"allow_kernel_maps": False, "small_maps": 0}])
 def test_resizes_of_a_private_map_of_a_file(tmp_path, options):
     """The file ends where the map does, and the written bytes are the map's, as with the standard library's."""
     path, page = tmp_path / "file", mmap.PAGESIZE

@@ -55,7 +55,7 @@ fn commands_that_are_not_taken_are_found() {
     };
     for text in [
         "```\nsoftfault lab run scan --on softfalt\n```",
-        "```\nsoftfault lab run scan --on kernel --give-up 0\n```",
+        "```\nsoftfault lab run scan --on kernel --timeout 0\n```",
         "```sh\nM=nothing\nsoftfault sim pft \\\n  --policies $M\n```",
         "```\nSOFTFAULT_FAULTS=messages softfault lab walk\n```",
         "```\ncargo run --release --bin softfault -- tuor\n```",

@@ -148,7 +148,7 @@ fn summary(stats: &Stats, bytes: usize, time: Duration) -> String {
         ),
     ];
     let kernel = stats.kernel;
-    if kernel.shown + kernel.small_maps > 0 {
+    if kernel.switched_to_kernel + kernel.small_maps > 0 {
         parts.push("the kernel served the pages in its page cache".to_owned());
     }
     parts.push(format!("{} faults", stats.faults));

@@ -275,7 +275,7 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64, read_aheads: &[u32]) -> R
         repeat: args.repeat,
         seed: 1,
         // Populating takes its time on any engine.
-        give_up: (!stop.workload.swaps()).then_some(args.seconds * 3.0),
+        timeout: (!stop.workload.swaps()).then_some(args.seconds * 3.0),
         json: None,
         keep_system_caches: false,
     })

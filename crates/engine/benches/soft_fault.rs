@@ -14,7 +14,7 @@ use softfault_engine::budget::Budget;
 use softfault_engine::cache::window::Window;
 use softfault_engine::cache::{Node, NodeOptions};
 use softfault_engine::fault::{NeverInterrupted, read_at, write_at};
-use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, Protection, VmaSlabs};
 use softfault_engine::mmu::soft::chain::Chain;
 use softfault_engine::mmu::soft::cores::Cores;
 use softfault_engine::mmu::soft::frames::Frames;
@@ -52,7 +52,7 @@ impl Rig {
         let frames = TestFrames::new(pages);
         let options = NodeOptions::default();
         let node = Node::new(budget, mmu.clone(), frames, Arc::new(Still), options);
-        let space = AddressSpace::new(Machine::new(64), Arc::new(Still));
+        let space = AddressSpace::new(VmaSlabs::new(64), Arc::new(Still));
         Self {
             space: space.expect("room for a space"),
             mmu,
@@ -245,7 +245,7 @@ fn frames(pages: usize) {
 fn tables(pages: usize) {
     let frames = Frames::new(2 * pages * PAGE_SIZE, 16).expect("address space");
     let tables = Tables::<512>::new(frames, Cores::new(4)).expect("a root");
-    let mut seat = tables.cores().sit_down().expect("a seat");
+    let mut handle = tables.cores().add_core().expect("a core");
     let mut tlb = Tlb::default();
     let range = START..START + pages * PAGE_SIZE;
     let (mut entered, mut walked) = (Times::default(), Times::default());
@@ -259,12 +259,12 @@ fn tables(pages: usize) {
             let (addr, space) = (addr(page), 1);
             let load = Transfer::Load(&mut byte);
             let place = TlbKey { space, addr };
-            assert!(tables.miss(&mut seat, &mut tlb, place, addr, false, load));
+            assert!(tables.miss(&mut handle, &mut tlb, place, addr, false, load));
         });
         let (addr, space) = (addr(pages - 1), 1);
         hit.of(pages, |_| {
             let load = Transfer::Load(&mut byte);
-            assert!(tables.hit(&mut seat, &tlb, TlbKey { space, addr }, load));
+            assert!(tables.hit(&mut handle, &tlb, TlbKey { space, addr }, load));
         });
         zapped.of_all(pages, || tables.zap(core::slice::from_ref(&range)));
     });
@@ -272,5 +272,5 @@ fn tables(pages: usize) {
     line("access: walk of the tables, buffer filled", &walked);
     line("access by the buffer", &hit);
     line("taking the page out", &zapped);
-    tables.cores().stand_up(seat);
+    tables.cores().remove_core(handle);
 }

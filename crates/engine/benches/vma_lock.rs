@@ -11,7 +11,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mm::{AddressSpace, Attributes, Machine};
+use softfault_engine::mm::{AddressSpace, Attributes, VmaSlabs};
 use softfault_engine::policy::VmaLockKind;
 use softfault_oracle::{Numbered, Still};
 use sync::Arc;
@@ -29,7 +29,7 @@ fn address(vma: usize) -> usize {
 
 /// A space of two VMAs.
 fn space(kind: VmaLockKind) -> AddressSpace {
-    let space = AddressSpace::with_lock(Machine::new(16), Arc::new(Still), kind).unwrap();
+    let space = AddressSpace::with_lock(VmaSlabs::new(16), Arc::new(Still), kind).unwrap();
     for vma in 0..2 {
         let attributes = Attributes {
             backing: Numbered(vma as u64).into(),

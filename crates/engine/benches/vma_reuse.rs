@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mm::{AddressSpace, Attributes, Machine, VmaSlots};
+use softfault_engine::mm::{AddressSpace, Attributes, VmaSlabs, VmaSlots};
 use softfault_engine::policy::{SpaceLocks, VmaReuse};
 use softfault_oracle::{Numbered, Still};
 use sync::Arc;
@@ -33,12 +33,12 @@ fn map(space: &AddressSpace, vma: usize) {
 }
 
 /// A space of a few VMAs.
-fn space(machine: &Arc<Machine>, reuse: VmaReuse) -> AddressSpace {
+fn space(slabs: &Arc<VmaSlabs>, reuse: VmaReuse) -> AddressSpace {
     let locks = SpaceLocks {
         reuse,
         ..SpaceLocks::default()
     };
-    let space = AddressSpace::with_lock(machine.clone(), Arc::new(Still), locks).unwrap();
+    let space = AddressSpace::with_lock(slabs.clone(), Arc::new(Still), locks).unwrap();
     (0..4).for_each(|vma| map(&space, vma));
     space
 }
@@ -50,8 +50,8 @@ fn look(space: &AddressSpace, vma: usize) {
 
 /// Nanoseconds of a lookup, where this many threads look up a VMA each.
 fn lookups(reuse: VmaReuse, threads: usize, rounds: u32) -> (f64, VmaSlots) {
-    let machine = Machine::new(1 << 16);
-    let space = space(&machine, reuse);
+    let slabs = VmaSlabs::new(1 << 16);
+    let space = space(&slabs, reuse);
     let taken: f64 = std::thread::scope(|scope| {
         let thread = |vma| {
             let space = &space;
@@ -66,13 +66,13 @@ fn lookups(reuse: VmaReuse, threads: usize, rounds: u32) -> (f64, VmaSlots) {
     });
     space.exit(|_, _| {});
     let ns = taken / threads as f64 / f64::from(rounds);
-    (ns, machine.vma_slots())
+    (ns, slabs.vma_slots())
 }
 
 /// Nanoseconds of an `mmap` and a `munmap`; whether another thread looks up meanwhile.
 fn mappings(reuse: VmaReuse, looks: bool, rounds: u32) -> (f64, VmaSlots) {
-    let machine = Machine::new(1 << 16);
-    let space = space(&machine, reuse);
+    let slabs = VmaSlabs::new(1 << 16);
+    let space = space(&slabs, reuse);
     let over = AtomicBool::new(false);
     let taken = std::thread::scope(|scope| {
         if looks {
@@ -92,7 +92,7 @@ fn mappings(reuse: VmaReuse, looks: bool, rounds: u32) -> (f64, VmaSlots) {
         begin.elapsed().as_nanos() as f64
     });
     space.exit(|_, _| {});
-    (taken / f64::from(rounds), machine.vma_slots())
+    (taken / f64::from(rounds), slabs.vma_slots())
 }
 
 fn median(mut samples: Vec<f64>) -> f64 {

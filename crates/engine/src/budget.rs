@@ -4,7 +4,7 @@
 //!
 //! A charge is taken before the memory is, and given back after it is gone.
 //! Budgets nest: a charge counts against every ancestor. So the memory that a
-//! charge lacks may come back anywhere in the family. A thread that waits for memory waits
+//! charge lacks may come back anywhere in the tree of budgets. A thread that waits for memory waits
 //! at the outermost budget, which every release reaches.
 //!
 //! Processors keep a few charged pages in stock, so that not every fault of all of
@@ -107,7 +107,7 @@ struct Hot {
     peak: AtomicU64,
 }
 
-/// Subscriptions alive in the family. Every release looks at it: not on the line of the charges.
+/// Subscriptions alive in the tree of budgets. Every release looks at it: not on the line of the charges.
 #[derive(Default)]
 #[repr(align(64))]
 struct Waiters(AtomicU64);
@@ -420,7 +420,7 @@ impl Budget {
 
     /// Takes about `pages` pages from the members that hold most, until so many
     /// are free; returns how many came back.
-    pub fn squeeze(&self, pages: usize, in_hand: InHand) -> usize {
+    pub fn reclaim_from_members(&self, pages: usize, in_hand: InHand) -> usize {
         let members = match in_hand {
             InHand::Nothing => Some(self.members.lock()),
             InHand::Folios => self.members.try_lock(),

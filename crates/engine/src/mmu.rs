@@ -37,14 +37,14 @@ pub enum MmuError {
 
 /// A move of pages that has ended before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unmoved {
+pub struct PartialMove {
     /// Why.
     pub error: MmuError,
     /// Bytes up to the first page that has not moved, nor any behind it.
     pub moved: usize,
 }
 
-impl Unmoved {
+impl PartialMove {
     /// Nothing has moved.
     pub fn all(error: MmuError) -> Self {
         Self { error, moved: 0 }
@@ -301,8 +301,8 @@ pub trait Mmu: Send + Sync {
     /// Moves the present pages of `bytes` at `from` to the same distances from `to`,
     /// where nothing is. No thread maps, zaps or uses pages of either meanwhile. Writes
     /// to moved pages may end in a fault, and do where they did before. After an
-    /// error each page is in one of both places: [`Unmoved`] says in which.
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved>;
+    /// error each page is in one of both places: [`PartialMove`] says in which.
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove>;
 
     /// Makes the window `child`, as long as `parent`, show all that `parent` shows in
     /// `range`, where `child` shows nothing; a page is copied when either side writes

@@ -33,13 +33,13 @@ pub struct NodeStats {
     /// Cached neighbours mapped with a fault, in pages.
     pub fault_around: Counter,
     /// Rows (2 MiB of a file, read ahead) whose memory was moved to the window.
-    pub rows_moved: Counter,
+    pub thp_moved: Counter,
     /// Rows that could not be, and were copied.
-    pub rows_refused: Counter,
+    pub thp_move_failed: Counter,
     /// Rows for which the system had no memory half-way: they were read again.
-    pub rows_lost: Counter,
+    pub thp_lost: Counter,
     /// Rows that were moved, and of which a part was evicted alone.
-    pub rows_split: Counter,
+    pub thp_split: Counter,
     /// Pages of holes mapped.
     pub zero_pages: Counter,
     /// Pages of anonymous memory filled with zeros at their first touch.

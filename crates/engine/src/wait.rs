@@ -12,7 +12,7 @@ use crate::cache::reads::{Completion, baseline, read, unlocked};
 use crate::cache::{FolioRef, Node, PageCache};
 use crate::page::{FaultError, Interrupt};
 use crate::readahead::RaWindow;
-use crate::reclaim::patience::{LONGEST_NS, STANDSTILL};
+use crate::reclaim::memory_wait::{LONGEST_NS, STANDSTILL};
 use crate::store::NO_COOKIE;
 use sync::Arc;
 
@@ -249,7 +249,7 @@ impl Wait {
     /// *A page of a file* finds room at last: pages that cannot be evicted leave
     /// [`FLOOR`]. It may wait for reads under way, which take as long as the device does.
     /// Where there are none, the system itself has no memory.
-    pub(crate) fn is_hopeless(&self, standstill: u32, short_ns: u64) -> bool {
+    pub(crate) fn must_fail(&self, standstill: u32, short_ns: u64) -> bool {
         let Reason::Memory(_) = self.reason else {
             return false;
         };
@@ -289,8 +289,8 @@ impl Wait {
             return false;
         };
         let takes_io = node.dirty_pages() > 0 || node.anonymous_pages() > 0;
-        // The thread may have begun reads, whose folios are locked. Nor does it make room in others of its family: that may take I/O.
-        !takes_io && !node.squeezes_others(need) && node.make_room_with_folios(need)
+        // The thread may have begun reads, whose folios are locked. Nor does it make room in other members of a shared budget: that may take I/O.
+        !takes_io && !node.reclaims_from_members(need) && node.make_room_with_folios(need)
     }
 
     /// True if this is for the length of a file, whose lock comes before those of the space: its holder may want `mmap_lock`.

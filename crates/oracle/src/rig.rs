@@ -7,7 +7,7 @@ use softfault_engine::budget::Budget;
 use softfault_engine::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::fault::{Stop, Stopped};
-use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, Protection, VmaSlabs};
 use softfault_engine::mmu::soft::SoftMoves;
 use softfault_engine::mmu::{Core, Mmu, Moved, SoftMmu, TABLE_SPAN};
 use softfault_engine::policy::Policies;
@@ -122,7 +122,7 @@ pub struct Rig {
     /// would say that it is not empty, and abort.
     pub space: ManuallyDrop<AddressSpace>,
     /// Where VMAs come from.
-    pub machine: Arc<Machine>,
+    pub slabs: Arc<VmaSlabs>,
     /// The page tables.
     pub mmu: Arc<SoftMmu>,
     /// The node, whose budget pays.
@@ -215,10 +215,10 @@ impl Rig {
         let node = Node::new(budget, tables, frames.clone(), clock.clone(), options);
         let node = node.expect("a budget that is large enough");
         node.enlist();
-        let machine = Machine::new(1 << 16);
-        let space = AddressSpace::with_lock(machine.clone(), clock, policies.locks);
+        let slabs = VmaSlabs::new(1 << 16);
+        let space = AddressSpace::with_lock(slabs.clone(), clock, policies.locks);
         Self {
-            machine,
+            slabs,
             space: ManuallyDrop::new(space.expect("room for a space")),
             mmu,
             node,
@@ -229,10 +229,10 @@ impl Rig {
         }
     }
 
-    /// Another space of the same machine. It has to be empty when it is dropped.
+    /// Another space of the same slabs. It has to be empty when it is dropped.
     pub fn another_space(&self) -> AddressSpace {
         let (clock, locks) = (self.node.clock.clone(), self.node.policies.locks);
-        let space = AddressSpace::with_lock(self.machine.clone(), clock, locks);
+        let space = AddressSpace::with_lock(self.slabs.clone(), clock, locks);
         space.expect("room for a space")
     }
 
@@ -371,7 +371,7 @@ impl Rig {
     pub fn finish(self) {
         let Self {
             space,
-            machine,
+            slabs,
             mmu,
             node,
             parent,
@@ -394,9 +394,9 @@ impl Rig {
         let node = Arc::into_inner(node).expect("nobody else has the node");
         drop(node);
         drop((space, mmu, frames));
-        assert_eq!(machine.vmas_in_use(), 0, "VMAs were lost");
-        assert_eq!(machine.vma_locks_in_use(), 0, "locks of VMAs were lost");
-        assert_eq!(machine.nodes_in_use(), 0, "tree nodes were lost");
+        assert_eq!(slabs.vmas_in_use(), 0, "VMAs were lost");
+        assert_eq!(slabs.vma_locks_in_use(), 0, "locks of VMAs were lost");
+        assert_eq!(slabs.nodes_in_use(), 0, "tree nodes were lost");
         // Pages that processors keep in stock would hide a page that was paid back twice: a
         // charge that is too large has it given back first.
         assert!(!budget.try_charge(budget.limit() + 1, 0));

@@ -5,7 +5,7 @@ use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::anon::Origin;
+use softfault_engine::anon::PrivateFile;
 use softfault_engine::cache::{Node, OnTruncate};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Populated};
 use softfault_engine::mm::AddressSpace;
@@ -83,10 +83,10 @@ pub fn private_copy<S: Store + 'static>(
     store: &Arc<S>,
     from: usize,
 ) -> Arc<Anonymous> {
-    let origin = Origin {
+    let private_file = PrivateFile {
         store: store.clone(),
         offset: (from * PAGE_SIZE) as u64,
     };
-    let copy = Anonymous::of_file(node, bytes, origin, OnTruncate::Error);
+    let copy = Anonymous::of_file(node, bytes, private_file, OnTruncate::Error);
     copy.expect("room for a window")
 }

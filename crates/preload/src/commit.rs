@@ -34,7 +34,7 @@ pub fn renew(
             }
         }
     }
-    let renewed = renewed.and_then(|()| table.private.renew_part(start, &within));
+    let renewed = renewed.and_then(|()| table.private.zero_part(start, &within));
     if renewed.is_ok() {
         // Of a new mapping nothing was advised; after mprotect it is as it was.
         table.private.let_children_have(&within);
@@ -80,7 +80,7 @@ fn open_parts(table: &mut Table, start: usize, range: &Range<usize>) -> Result<(
         if !is_empty(&part) {
             return Err(Decline::Error);
         }
-        table.private.renew_part(start, &part)?;
+        table.private.zero_part(start, &part)?;
     }
     Ok(())
 }

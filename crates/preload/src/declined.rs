@@ -5,7 +5,7 @@
 use crate::count::{self, Decline};
 use crate::decide::Call;
 use crate::leases::Written;
-use crate::standard_error::tell;
+use crate::standard_error::print_line;
 use crate::{give, inside, mode, options, private, program, reports, table, take};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -32,7 +32,7 @@ pub fn declined(why: Decline, call: &Call) {
     }
     let bit = 1 << why as u32;
     if ends || is_told(why) && TOLD.fetch_or(bit, Relaxed) & bit == 0 {
-        tell(&line(why, call, ends));
+        print_line(&line(why, call, ends));
     }
     if ends {
         // Not by exit(3): handlers may wait for a lock of this thread.
@@ -129,7 +129,7 @@ fn file_limit(limit: u64) -> String {
 /// Memory that was taken was handed over, for the program has set this limit on the size of files. In a thread that is inside.
 pub fn tell_of_file_limit(limit: u64) {
     let (prefix, why) = (program::line_prefix(), file_limit(limit));
-    tell(&format!(
+    print_line(&format!(
         "{prefix}: memory is no longer under the budget: {why}\n"
     ));
 }
@@ -141,7 +141,7 @@ pub fn tell_of_writer(written: Option<Written>) {
     };
     let file = path.map_or_else(|| "a file".to_owned(), |path| format!("{path:?}"));
     let (prefix, mib) = (program::line_prefix(), bytes.div_ceil(1 << 20));
-    tell(&format!(
+    print_line(&format!(
         "{prefix}: {file}, {mib} MiB, is no longer under the budget: it was opened for writing\n"
     ));
 }

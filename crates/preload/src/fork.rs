@@ -122,7 +122,7 @@ fn hand_over_if_lost(table: &mut Table) {
         return;
     }
     let engine = table.inherited.as_ref().or(table.engine.as_ref());
-    let Some(memory) = engine.map(|engine| engine.stats().memory_bytes) else {
+    let Some(memory) = engine.map(|engine| engine.stats().budget_bytes) else {
         return;
     };
     if !mode::can_begin_in_child(memory as usize) {

@@ -22,7 +22,7 @@
 //!
 //!   madvise(2) that waits for the disk ──► populate.rs: nothing is locked meanwhile
 //!
-//!   another opens a taken file for writing ──► leases.rs, hear.rs: handed back before he goes on
+//!   another opens a taken file for writing ──► leases.rs, lease_thread.rs: handed back before he goes on
 //! ```
 //!
 //! A hook may be called in any state of the program: in its malloc, in a signal handler, in a child of fork, before
@@ -48,9 +48,9 @@ mod fits;
 mod fork;
 mod give;
 mod heap;
-mod hear;
 mod hooks;
 mod inside;
+mod lease_thread;
 mod leases;
 mod marked;
 mod mode;

@@ -61,7 +61,7 @@ pub fn write_last() {
     };
     if let Err(why) = open(path).and_then(|file| put(&file, text)) {
         let prefix = program::line_prefix();
-        standard_error::tell(&format!(
+        standard_error::print_line(&format!(
             "{prefix}: the last report is not in {path:?}: {why}\n"
         ));
     }
@@ -104,7 +104,7 @@ pub fn forked() {
 
 fn tell_of_none(why: &str) {
     let prefix = program::line_prefix();
-    standard_error::tell(&format!("{prefix}: no reports while it runs: {why}\n"));
+    standard_error::print_line(&format!("{prefix}: no reports while it runs: {why}\n"));
 }
 
 /// This thread leaves the program's table of descriptors, for an empty one: the program finds the number free that it has closed, and

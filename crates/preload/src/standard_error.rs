@@ -22,7 +22,7 @@ pub fn is_same() -> bool {
 }
 
 /// Writes a line, where the standard error is still the same file. It neither waits for a reader nor is ended for want of one.
-pub fn tell(line: &str) {
+pub fn print_line(line: &str) {
     const FD: RawFd = libc::STDERR_FILENO;
     let mut ready = libc::pollfd {
         fd: FD,

@@ -66,7 +66,7 @@ fn of_engine(stats: &Stats) -> [(&'static str, u64); 10] {
         ("evicted", stats.evicted),
         ("resident_bytes", stats.resident_bytes),
         ("peak_bytes", stats.peak_bytes),
-        ("memory_bytes", stats.memory_bytes),
+        ("budget_bytes", stats.budget_bytes),
         ("waited_ns", waited(stats)),
         ("failed_touches", stats.failed_touches),
         ("swapped_out_bytes", swap.pages_out * PAGE),
@@ -78,7 +78,7 @@ fn of_engine(stats: &Stats) -> [(&'static str, u64); 10] {
 fn of_tree(tree: &TreeStats) -> [(&'static str, &'static str, u64); 4] {
     [
         ("share_bytes", "share_bytes", tree.share),
-        ("tree_memory_bytes", "memory_bytes", tree.memory),
+        ("tree_budget_bytes", "budget_bytes", tree.memory),
         ("tree_peak_bytes", "peak_bytes", tree.peak),
         ("tree_processes", "processes", tree.processes),
     ]

@@ -11,7 +11,7 @@ use crate::leases::FileKey;
 use crate::options::{self, Mode};
 use crate::table::{Table, Taken};
 use crate::tree::{self, Share};
-use crate::{hear, marked, mode, program, reports};
+use crate::{lease_thread, marked, mode, program, reports};
 use softfault::{Engine, Faults, MmapOptions};
 use std::io;
 
@@ -32,7 +32,7 @@ pub fn take(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
     taken.leased = leased;
     taken
         .map
-        .lend_as_private(taken.sharing == libc::MAP_PRIVATE);
+        .allow_inherit_as_private(taken.sharing == libc::MAP_PRIVATE);
     let start = taken.addresses.start;
     marked::mark(&taken.addresses, true);
     TAKEN.add(taken.addresses.len());
@@ -45,7 +45,7 @@ fn lease(table: &mut Table, wanted: &Wanted) -> Result<Option<FileKey>, Decline>
     let leased = (wanted.assurance == Assurance::Lease).then_some(wanted.file);
     if let Some(file) = leased {
         if table.leases.thread.is_none() {
-            table.leases.thread = hear::start().ok();
+            table.leases.thread = lease_thread::start().ok();
         }
         table.leases.take(file, wanted.fd)?;
     }
@@ -83,19 +83,19 @@ fn map_part(
     engine: &Engine,
     wanted: &Wanted,
     len: usize,
-    own_window: Option<u64>,
+    separate_window: Option<u64>,
 ) -> io::Result<Taken> {
     let mut options = MmapOptions::new();
     options.offset(wanted.offset).len(len);
     if wanted.populate {
         options.populate();
     }
-    if let Some(bytes) = own_window {
-        options.own_window(bytes);
+    if let Some(bytes) = separate_window {
+        options.separate_window(bytes);
     }
     // SAFETY: somebody vouches for the file, or the user does; and the program's own references are as they would be
     // with a mapping of the kernel's.
-    let map = unsafe { options.map_with(engine, wanted.fd) }?;
+    let map = unsafe { options.map_in(engine, wanted.fd) }?;
     let (start, window) = (map.as_ptr() as usize, map.window());
     // One that is to be the kernel's own, for any reason, is not taken.
     let window = window.ok_or(io::ErrorKind::Unsupported)?;
@@ -137,7 +137,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
             Mode::Messages => Faults::Messages,
             Mode::Signals => Faults::Signals,
         })
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .small_maps(0);
     if mode::has_private_memory()
         && let Some(swap) = &options::get().swap
@@ -145,7 +145,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         builder = builder.swap(swap.clone());
     }
     softfault::keep_no_spare_windows();
-    softfault::all_sigbus_calls_are_reported();
+    softfault::set_sigbus_calls_intercepted();
     if mode::get() == Mode::Signals && program::makes_calls_itself() {
         table.refused =
             Some("a Go program makes system calls itself, which needs faults by messages; here they are signals".into());
@@ -174,7 +174,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
     let (memory, tree) = match share {
         Share::Own => (options::get().memory, None),
         Share::Of(tree, bytes) => (Some(bytes), Some(tree)),
-        Share::Least => (Some(softfault::LEAST_MEMORY), None),
+        Share::Least => (Some(softfault::MIN_MEMORY), None),
     };
     if let Some(bytes) = memory {
         builder = builder.memory(bytes);

@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 	if (softfault_stats(engine, &stats) < 0)
 		die("no numbers");
 	printf("sum %" PRIu64 "\n", sum);
-	printf("peak %" PRIu64 " of %" PRIu64 "\n", stats.peak_bytes, stats.memory_bytes);
+	printf("peak %" PRIu64 " of %" PRIu64 "\n", stats.peak_bytes, stats.budget_bytes);
 	printf("faults %s\n", stats.faults > 0 ? "yes" : "no");
 
 	if (softfault_munmap((void *)map, length) < 0)

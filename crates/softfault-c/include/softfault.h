@@ -141,12 +141,12 @@
  * The kernel may serve small files, and files in the page cache, outside of the budget: the default with
  * SOFTFAULT_READS_AUTO.
  */
-#define SOFTFAULT_BY_KERNEL_YES 1
+#define SOFTFAULT_ALLOW_KERNEL_MAPS_YES 1
 
 /**
  * The engine serves all files.
  */
-#define SOFTFAULT_BY_KERNEL_NO 2
+#define SOFTFAULT_ALLOW_KERNEL_MAPS_NO 2
 
 /**
  * Maps under one budget.
@@ -169,7 +169,7 @@ struct softfault_engine_options {
   /**
    * The largest budget that softfault_set_memory may set later. 0: the machine's memory.
    */
-  uint64_t most_memory;
+  uint64_t max_memory;
   /**
    * An outer engine: this engine's memory is charged to that engine's budget too. Or NULL.
    */
@@ -205,9 +205,9 @@ struct softfault_engine_options {
    */
   int faults;
   /**
-   * SOFTFAULT_BY_KERNEL_...
+   * SOFTFAULT_ALLOW_KERNEL_MAPS_...
    */
-  int by_kernel;
+  int allow_kernel_maps;
   /**
    * SOFTFAULT_COMPRESSION_...
    */
@@ -262,7 +262,7 @@ struct softfault_stats {
   /**
    * The budget.
    */
-  uint64_t memory_bytes;
+  uint64_t budget_bytes;
   /**
    * Bytes charged to the budget now.
    */
@@ -390,7 +390,7 @@ struct softfault_stats {
   /**
    * Times that the engine let the kernel serve a file that the page cache had, in the whole process.
    */
-  uint64_t kernel_shown;
+  uint64_t kernel_switches;
   /**
    * 1 if the kernel serves all maps, because the process may not use userfaultfd.
    */
@@ -419,7 +419,7 @@ int softfault_abi_version(void);
  * Makes an engine: a budget, and options for its maps.
  *
  * options may be NULL: all defaults. The environment may set the fields reads, coherence,
- * faults, by_kernel and small_maps that are zero (docs/c.md); SOFTFAULT_MEMORY and SOFTFAULT_SWAP are for the default
+ * faults, allow_kernel_maps and small_maps that are zero (docs/c.md); SOFTFAULT_MEMORY and SOFTFAULT_SWAP are for the default
  * engine only. The strings are not used after this returns. The first engine of a process installs a SIGBUS handler, unless
  * threads serve its faults.
  *
@@ -450,7 +450,7 @@ void softfault_engine_free(struct softfault_engine *engine);
  * Without swap, written pages of private memory cannot be evicted, and stay charged.
  *
  * Returns 0, or -1 with errno:
- *   EINVAL  the budget is below 8 MiB, or above the engine's most_memory
+ *   EINVAL  the budget is below 8 MiB, or above the engine's max_memory
  *   ENOMEM  the outer engine's budget, or the machine, does not have that much memory; or the budget is too small for the
  *           present maps, pins and private memory
  *
@@ -464,8 +464,8 @@ int softfault_set_memory(const struct softfault_engine *engine,
  *
  * Pages are read when they are touched, past the kernel's page cache or through it. The resident pages that the engine serves
  * never exceed its budget (SOFTFAULT_MEMORY; without it a quarter of the machine's memory). The kernel serves small files, and
- * files in the page cache, outside of the budget, unless the engine's by_kernel or SOFTFAULT_BY_KERNEL=0 forbids it. The map
- * stays when the file is closed.
+ * files in the page cache, outside of the budget, unless the engine's allow_kernel_maps or SOFTFAULT_ALLOW_KERNEL_MAPS=0
+ * forbids it. The map stays when the file is closed.
  *
  * addr is a hint, and is ignored, except with
  *   MAP_FIXED with MAP_PRIVATE|MAP_ANONYMOUS: the pages there become zeros with the protection prot. All of them

@@ -63,9 +63,9 @@ pub const SOFTFAULT_COMPRESSION_LZ4: c_int = 2;
 
 /// The kernel may serve small files, and files in the page cache, outside of the budget: the default with
 /// SOFTFAULT_READS_AUTO.
-pub const SOFTFAULT_BY_KERNEL_YES: c_int = 1;
+pub const SOFTFAULT_ALLOW_KERNEL_MAPS_YES: c_int = 1;
 /// The engine serves all files.
-pub const SOFTFAULT_BY_KERNEL_NO: c_int = 2;
+pub const SOFTFAULT_ALLOW_KERNEL_MAPS_NO: c_int = 2;
 
 /// Options of an engine. Set the structure to zero, then set `size` and the options that you want: zero is the default.
 #[allow(non_camel_case_types)]
@@ -78,7 +78,7 @@ pub struct softfault_engine_options {
     /// memory, or of its memory cgroup's limit.
     pub memory: u64,
     /// The largest budget that softfault_set_memory may set later. 0: the machine's memory.
-    pub most_memory: u64,
+    pub max_memory: u64,
     /// An outer engine: this engine's memory is charged to that engine's budget too. Or NULL.
     pub within: *const softfault_engine,
     /// A directory for swap: private memory that does not fit the budget goes to a file without a name there. NULL: no
@@ -97,8 +97,8 @@ pub struct softfault_engine_options {
     pub coherence: c_int,
     /// SOFTFAULT_FAULTS_...
     pub faults: c_int,
-    /// SOFTFAULT_BY_KERNEL_...
-    pub by_kernel: c_int,
+    /// SOFTFAULT_ALLOW_KERNEL_MAPS_...
+    pub allow_kernel_maps: c_int,
     /// SOFTFAULT_COMPRESSION_...
     pub compression: c_int,
     /// SOFTFAULT_ON_TRUNCATE_...
@@ -124,7 +124,7 @@ const _: () = assert!(size_of::<softfault_engine_options>() == softfault_engine_
 /// Makes an engine: a budget, and options for its maps.
 ///
 /// options may be NULL: all defaults. The environment may set the fields reads, coherence,
-/// faults, by_kernel and small_maps that are zero (docs/c.md); SOFTFAULT_MEMORY and SOFTFAULT_SWAP are for the default
+/// faults, allow_kernel_maps and small_maps that are zero (docs/c.md); SOFTFAULT_MEMORY and SOFTFAULT_SWAP are for the default
 /// engine only. The strings are not used after this returns. The first engine of a process installs a SIGBUS handler, unless
 /// threads serve its faults.
 ///
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn softfault_engine_free(engine: *mut softfault_engine) {
 /// Without swap, written pages of private memory cannot be evicted, and stay charged.
 ///
 /// Returns 0, or -1 with errno:
-///   EINVAL  the budget is below 8 MiB, or above the engine's most_memory
+///   EINVAL  the budget is below 8 MiB, or above the engine's max_memory
 ///   ENOMEM  the outer engine's budget, or the machine, does not have that much memory; or the budget is too small for the
 ///           present maps, pins and private memory
 ///
@@ -244,8 +244,8 @@ unsafe fn apply(
     if options.memory != 0 {
         builder = builder.memory(bytes(options.memory));
     }
-    if options.most_memory != 0 {
-        builder = builder.most_memory(bytes(options.most_memory));
+    if options.max_memory != 0 {
+        builder = builder.max_memory(bytes(options.max_memory));
     }
     // SAFETY: the caller's.
     if let Some(within) = unsafe { options.within.as_ref() } {
@@ -271,8 +271,12 @@ unsafe fn apply(
     if let Some(faults) = one_of("faults", options.faults, &faults)? {
         builder = builder.faults(faults);
     }
-    if let Some(may) = one_of("by_kernel", options.by_kernel, &[true, false])? {
-        builder = builder.by_kernel(may);
+    if let Some(may) = one_of(
+        "allow_kernel_maps",
+        options.allow_kernel_maps,
+        &[true, false],
+    )? {
+        builder = builder.allow_kernel_maps(may);
     }
     let on_truncate = [OnTruncate::Error, OnTruncate::Zeros];
     if let Some(on_truncate) = one_of("on_truncate", options.on_truncate, &on_truncate)? {

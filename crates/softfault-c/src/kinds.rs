@@ -197,14 +197,14 @@ impl Arguments {
             options.huge((bits != 0).then_some(bits as u8));
             options.len(self.length.next_multiple_of(options.page_size()));
         }
-        protected(options.map_anon_with(engine)?.into(), prot)
+        protected(options.map_anon_in(engine)?.into(), prot)
     }
 
     /// MAP_SHARED of a file.
     fn shared(&self, engine: &Engine, prot: Prot) -> Result<MmapRaw, Failure> {
         if prot == Prot::Write {
             // SAFETY: bytes are given away by pointers only.
-            let map = unsafe { self.options().map_mut_with(engine, self.fd) }?;
+            let map = unsafe { self.options().map_mut_in(engine, self.fd) }?;
             return Ok(map.into());
         }
         let size = size_of_file(self.fd)?;
@@ -217,7 +217,7 @@ impl Arguments {
         let mut options = self.options();
         options.len(self.length.min(rest as usize));
         // SAFETY: bytes are given away by pointers only.
-        match unsafe { options.map_with(engine, self.fd) } {
+        match unsafe { options.map_in(engine, self.fd) } {
             Ok(map) => Ok(map.into()),
             // It was truncated meanwhile.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => self.private(engine, prot),
@@ -228,7 +228,7 @@ impl Arguments {
     /// MAP_PRIVATE of a file.
     fn private(&self, engine: &Engine, prot: Prot) -> Result<MmapRaw, Failure> {
         // SAFETY: bytes are given away by pointers only.
-        let map = unsafe { self.options().map_copy_with(engine, self.fd) }?;
+        let map = unsafe { self.options().map_copy_in(engine, self.fd) }?;
         protected(map.into(), prot)
     }
 

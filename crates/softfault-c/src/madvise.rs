@@ -52,7 +52,7 @@ pub unsafe extern "C" fn softfault_madvise(
                     let is_about_children = matches!(advice, Advice::DontFork | Advice::DoFork);
                     // The place of a window of the engine's stays taken in a child.
                     if is_about_children && !part.map.is_managed() {
-                        maps::lend(&part.range, advice == Advice::DoFork);
+                        maps::allow_inherit(&part.range, advice == Advice::DoFork);
                     }
                 }
                 AnyAdvice::Unchecked(_) if maps::is_locked(&part.range) => {

@@ -29,8 +29,8 @@ unsafe impl Grows for softfault_map_options {
 ///
 /// Pages are read when they are touched, past the kernel's page cache or through it. The resident pages that the engine serves
 /// never exceed its budget (SOFTFAULT_MEMORY; without it a quarter of the machine's memory). The kernel serves small files, and
-/// files in the page cache, outside of the budget, unless the engine's by_kernel or SOFTFAULT_BY_KERNEL=0 forbids it. The map
-/// stays when the file is closed.
+/// files in the page cache, outside of the budget, unless the engine's allow_kernel_maps or SOFTFAULT_ALLOW_KERNEL_MAPS=0
+/// forbids it. The map stays when the file is closed.
 ///
 /// addr is a hint, and is ignored, except with
 ///   MAP_FIXED with MAP_PRIVATE|MAP_ANONYMOUS: the pages there become zeros with the protection prot. All of them

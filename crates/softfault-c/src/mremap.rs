@@ -133,7 +133,9 @@ fn grow_part(old: &Range<usize>, new_size: usize, may_move: bool) -> Result<*mut
         return Err(Failure::new(libc::ENOMEM, text));
     }
     let locked = maps::locked_unpinned(old)?;
-    let mut anew = part.map.part_anew(part.offsets(), whole_pages(new_size))?;
+    let mut anew = part
+        .map
+        .copy_part_to_new_map(part.offsets(), whole_pages(new_size))?;
     if !access.writable {
         anew.protect(false)?;
     }

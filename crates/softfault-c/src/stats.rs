@@ -14,7 +14,7 @@ pub struct softfault_stats {
     /// sizeof(struct softfault_stats), set by the caller.
     pub size: usize,
     /// The budget.
-    pub memory_bytes: u64,
+    pub budget_bytes: u64,
     /// Bytes charged to the budget now.
     pub resident_bytes: u64,
     /// The largest number of bytes that were ever charged at once.
@@ -78,7 +78,7 @@ pub struct softfault_stats {
     /// Their bytes.
     pub kernel_shared_bytes: u64,
     /// Times that the engine let the kernel serve a file that the page cache had, in the whole process.
-    pub kernel_shown: u64,
+    pub kernel_switches: u64,
     /// 1 if the kernel serves all maps, because the process may not use userfaultfd.
     pub kernel_fallback: u64,
 }
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn softfault_stats(
         let swap = s.swap.unwrap_or_default();
         let value = softfault_stats {
             size: size_of::<softfault_stats>(),
-            memory_bytes: s.memory_bytes,
+            budget_bytes: s.budget_bytes,
             resident_bytes: s.resident_bytes,
             peak_bytes: s.peak_bytes,
             faults: s.faults,
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn softfault_stats(
             kernel_small_maps: s.kernel.small_maps,
             kernel_shared_maps: s.kernel.shared_maps,
             kernel_shared_bytes: s.kernel.shared_bytes,
-            kernel_shown: s.kernel.shown,
+            kernel_switches: s.kernel.switched_to_kernel,
             kernel_fallback: u64::from(s.kernel_fallback),
         };
         // SAFETY: the caller's.

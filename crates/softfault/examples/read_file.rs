@@ -8,10 +8,10 @@ use std::fs::File;
 fn main() -> std::io::Result<()> {
     let path = std::env::args_os().nth(1).expect("the path of a file");
     let file = File::open(path)?;
-    // Without `by_kernel(false)` the kernel maps a file that the page cache has, outside of the budget.
+    // Without `allow_kernel_maps(false)` the kernel maps a file that the page cache has, outside of the budget.
     let engine = Engine::builder()
         .memory(64 << 20)
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .build()?;
     // SAFETY: nobody writes to the file meanwhile.
     let map = unsafe { engine.map(&file) }?;

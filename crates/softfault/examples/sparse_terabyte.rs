@@ -48,7 +48,7 @@ fn main() -> std::io::Result<()> {
         map.len() >> 21,
         began.elapsed(),
         stats.peak_bytes >> 10,
-        stats.memory_bytes >> 10,
+        stats.budget_bytes >> 10,
         resident()
     );
     Ok(())

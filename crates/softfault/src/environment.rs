@@ -12,7 +12,7 @@ use crate::swap::Swap;
 use crate::uffd::Faults;
 use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use softfault_engine::cache::node::LEAST_BYTES;
+use softfault_engine::cache::node::MIN_BYTES;
 use std::env::var_os;
 use std::ffi::OsStr;
 use std::io;
@@ -22,7 +22,7 @@ const MEMORY: &str = "SOFTFAULT_MEMORY";
 const SWAP: &str = "SOFTFAULT_SWAP";
 const FAULTS: &str = "SOFTFAULT_FAULTS";
 const READS: &str = "SOFTFAULT_READS";
-const BY_KERNEL: &str = "SOFTFAULT_BY_KERNEL";
+const ALLOW_KERNEL_MAPS: &str = "SOFTFAULT_ALLOW_KERNEL_MAPS";
 const COHERENCE: &str = "SOFTFAULT_COHERENCE";
 const SMALL_MAPS: &str = "SOFTFAULT_SMALL_MAPS";
 const STATS: &str = "SOFTFAULT_STATS";
@@ -61,8 +61,8 @@ pub(crate) fn reads() -> io::Result<Reads> {
 }
 
 /// Whether the kernel may serve files by mappings of its own.
-pub(crate) fn by_kernel() -> io::Result<Option<bool>> {
-    value_of(BY_KERNEL, by_kernel_of)
+pub(crate) fn allow_kernel_maps() -> io::Result<Option<bool>> {
+    value_of(ALLOW_KERNEL_MAPS, allow_kernel_maps_of)
 }
 
 /// Whether the kernel or the engine serves maps that write to their file.
@@ -78,7 +78,14 @@ pub(crate) fn small_maps() -> io::Result<Option<usize>> {
 /// Names of all variables.
 #[doc(hidden)]
 pub const VARIABLES: [&str; 8] = [
-    MEMORY, SWAP, FAULTS, READS, BY_KERNEL, COHERENCE, SMALL_MAPS, STATS,
+    MEMORY,
+    SWAP,
+    FAULTS,
+    READS,
+    ALLOW_KERNEL_MAPS,
+    COHERENCE,
+    SMALL_MAPS,
+    STATS,
 ];
 
 /// If a variable has an invalid value: `NAME=value`, and the reason.
@@ -93,7 +100,7 @@ pub fn check_environment() -> Result<(), String> {
             SWAP => reason(swap_of(&value)),
             FAULTS => reason(faults_of(&value)),
             READS => reason(reads_of(&value)),
-            BY_KERNEL => reason(by_kernel_of(&value)),
+            ALLOW_KERNEL_MAPS => reason(allow_kernel_maps_of(&value)),
             COHERENCE => reason(coherence_of(&value)),
             SMALL_MAPS => reason(bytes_of(&value)),
             _ => reason(stats_of(&value)),
@@ -110,7 +117,7 @@ fn reason<T, E: Into<String>>(value: Result<T, E>) -> Option<String> {
 }
 
 /// The `error` of building an engine, with the settings that may have caused it; reported once.
-pub(crate) fn tell(error: io::Error) -> io::Error {
+pub(crate) fn report(error: io::Error) -> io::Error {
     let set: Vec<String> = [MEMORY, SWAP]
         .into_iter()
         .filter_map(|name| Some(setting(name, &var_os(name)?)))
@@ -118,7 +125,7 @@ pub(crate) fn tell(error: io::Error) -> io::Error {
     if set.is_empty() {
         return error;
     }
-    told(error.kind(), format!("{error} ({})", set.join(", ")))
+    reported_error(error.kind(), format!("{error} ({})", set.join(", ")))
 }
 
 /// True if the counters are to be printed at exit.
@@ -128,7 +135,7 @@ pub(crate) fn wants_stats() -> bool {
     LOOKED.once(|| {
         let value = var_os(STATS).unwrap_or_default();
         let wanted = stats_of(&value).unwrap_or_else(|why| {
-            error::say(&format!("{}: {why}", setting(STATS, &value)));
+            error::print_line(&format!("{}: {why}", setting(STATS, &value)));
             false
         });
         WANTED.store(wanted, Relaxed);
@@ -139,9 +146,9 @@ pub(crate) fn wants_stats() -> bool {
 
 fn memory_of(value: &OsStr) -> Result<usize, String> {
     match bytes_of(value)? {
-        bytes if bytes < LEAST_BYTES => Err(format!(
+        bytes if bytes < MIN_BYTES => Err(format!(
             "a memory budget is at least {} MiB",
-            LEAST_BYTES >> 20
+            MIN_BYTES >> 20
         )),
         bytes => Ok(bytes),
     }
@@ -165,7 +172,7 @@ fn reads_of(value: &OsStr) -> Result<Reads, &'static str> {
     value.to_str().unwrap_or_default().parse()
 }
 
-fn by_kernel_of(value: &OsStr) -> Result<bool, &'static str> {
+fn allow_kernel_maps_of(value: &OsStr) -> Result<bool, &'static str> {
     match value.as_bytes() {
         b"0" => Ok(false),
         b"1" => Ok(true),
@@ -212,7 +219,7 @@ pub fn swap_of(value: &OsStr) -> Result<Swap, String> {
 
 fn refused(name: &str, value: &OsStr, why: impl Display) -> io::Error {
     let message = format!("{}: {why}", setting(name, value));
-    told(io::ErrorKind::InvalidInput, message)
+    reported_error(io::ErrorKind::InvalidInput, message)
 }
 
 /// `NAME=value`, in one line for every value.
@@ -228,10 +235,10 @@ pub fn setting(name: &str, value: &OsStr) -> String {
 }
 
 /// An error that is also printed on the standard error, the first time.
-fn told(kind: io::ErrorKind, message: String) -> io::Error {
+fn reported_error(kind: io::ErrorKind, message: String) -> io::Error {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Relaxed) {
-        error::say(&message);
+        error::print_line(&message);
     }
     io::Error::new(kind, message)
 }
@@ -243,7 +250,7 @@ mod tests {
     #[test]
     fn budgets() {
         let of = |text: &str| memory_of(OsStr::new(text));
-        assert_eq!(of("8388608"), Ok(LEAST_BYTES));
+        assert_eq!(of("8388608"), Ok(MIN_BYTES));
         assert_eq!(of(" 64m "), Ok(64 << 20));
         assert!(of("8388607").unwrap_err().contains("at least 8 MiB"));
         for wrong in [

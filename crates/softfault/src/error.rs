@@ -196,11 +196,11 @@ pub(crate) fn beyond_machine(asked: usize, machine: usize) -> io::Error {
     ))
 }
 
-/// A budget above the engine's `most_memory`.
+/// A budget above the engine's `max_memory`.
 pub(crate) fn above_most(asked: usize, most: usize) -> io::Error {
     let (asked, most) = (asked >> 20, most >> 20);
     invalid(&format!(
-        "a budget of {asked} MiB is above the engine's most_memory, {most} MiB: \
+        "a budget of {asked} MiB is above the engine's max_memory, {most} MiB: \
          make the engine with a larger one"
     ))
 }
@@ -209,7 +209,7 @@ pub(crate) fn above_most(asked: usize, most: usize) -> io::Error {
 pub(crate) fn budget_of(asked: usize, error: NodeError) -> io::Error {
     match error {
         NodeError::BudgetTooSmall => {
-            let least = softfault_engine::cache::node::LEAST_BYTES >> 20;
+            let least = softfault_engine::cache::node::MIN_BYTES >> 20;
             invalid(&format!(
                 "a memory budget of {asked} bytes is too small: the least is {least} MiB"
             ))
@@ -220,7 +220,7 @@ pub(crate) fn budget_of(asked: usize, error: NodeError) -> io::Error {
 
 /// The error of making a budget, as an `io::Error`.
 pub(crate) fn budget(error: NodeError) -> io::Error {
-    let least = softfault_engine::cache::node::LEAST_BYTES >> 20;
+    let least = softfault_engine::cache::node::MIN_BYTES >> 20;
     match error {
         NodeError::BudgetTooSmall => io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -228,7 +228,7 @@ pub(crate) fn budget(error: NodeError) -> io::Error {
         ),
         NodeError::BudgetTooLarge => io::Error::new(
             io::ErrorKind::InvalidInput,
-            "the budget is above the engine's most_memory",
+            "the budget is above the engine's max_memory",
         ),
         NodeError::NoMemory => io::Error::new(
             io::ErrorKind::OutOfMemory,
@@ -242,7 +242,7 @@ pub(crate) fn budget(error: NodeError) -> io::Error {
 }
 
 /// Prints a message that cannot be returned to a caller: one line, in one write. A closed standard error is ignored.
-pub(crate) fn say(message: &str) {
+pub(crate) fn print_line(message: &str) {
     print(&format!("softfault: {}\n", message.replace('\n', " ")));
 }
 

@@ -5,7 +5,7 @@
 //! softfault-stats: faults=90 minor=60 major=20 anonymous=10 zero_pages=0 failed_touches=0
 //! softfault-stats: bytes_read=81920 read_errors=0 readahead=5 readahead_used=4 readahead_dropped=0
 //! softfault-stats: evicted=0 refaults=0 memory_waits=0 swapped_out_bytes=0 swapped_in_bytes=0 huge_faults=0
-//! softfault-stats: read_direct_bytes=81920 read_cached_bytes=0 small_maps=0 small_bytes=0 shown_by_kernel=0 shown_bytes=0 taken_over=0 shared_maps=0 shared_bytes=0 special_maps=0 special_bytes=0
+//! softfault-stats: read_direct_bytes=81920 read_cached_bytes=0 small_maps=0 small_bytes=0 switched_to_kernel=0 switched_to_kernel_bytes=0 switched_to_engine=0 shared_maps=0 shared_bytes=0 special_maps=0 special_bytes=0
 //! softfault-stats: writable_maps=0 writable_bytes=0 written_back_bytes=0 write_errors=0
 //! ```
 //!
@@ -100,9 +100,21 @@ const COUNTERS: [(usize, &str, Source); 34] = [
     ),
     (4, "small_maps", Process(|| KernelCount::SmallMaps.get())),
     (4, "small_bytes", Process(|| KernelCount::SmallBytes.get())),
-    (4, "shown_by_kernel", Process(|| KernelCount::Shown.get())),
-    (4, "shown_bytes", Process(|| KernelCount::ShownBytes.get())),
-    (4, "taken_over", Process(|| KernelCount::TakenOver.get())),
+    (
+        4,
+        "switched_to_kernel",
+        Process(|| KernelCount::SwitchedToKernel.get()),
+    ),
+    (
+        4,
+        "switched_to_kernel_bytes",
+        Process(|| KernelCount::SwitchedToKernelBytes.get()),
+    ),
+    (
+        4,
+        "switched_to_engine",
+        Process(|| KernelCount::SwitchedToEngine.get()),
+    ),
     (4, "shared_maps", Process(|| KernelCount::Shared.get())),
     (
         4,

@@ -7,12 +7,12 @@
 
 mod parts;
 
+use crate::access_path::AccessPath;
 use crate::engine::{Answer, Engine};
 use crate::error::FaultError;
 use crate::files::Hold;
 use crate::generation::ProcessGeneration;
 use crate::many::Many;
-use crate::reached::AccessPath;
 use core::future::Future;
 use core::ops::Range;
 use core::pin::Pin;
@@ -145,7 +145,7 @@ impl<'a> FaultInMany<'a> {
         }
         while let Some((given, kept)) = self.take() {
             if self.by_kernel {
-                parts::tell(&self.untold());
+                parts::will_need(&self.untold());
                 let results = parts::bring_in(&given, self.until);
                 drop(kept);
                 self.note(results, arrived);
@@ -164,9 +164,9 @@ impl<'a> FaultInMany<'a> {
     }
 
     /// Tells the kernel the ranges of a map that it serves, and waits for nothing.
-    pub(crate) fn tell(&mut self) {
+    pub(crate) fn will_need(&mut self) {
         if self.begin().is_ok() {
-            parts::tell(&self.untold());
+            parts::will_need(&self.untold());
         }
     }
 
@@ -241,7 +241,7 @@ impl<'a> FaultInMany<'a> {
             // The map may be gone by then: of other memory at its addresses it reads a piece in.
             inner.kernel_readers.get().push(Box::new(move || {
                 if !wanted.is_unwanted() {
-                    parts::tell(&untold);
+                    parts::will_need(&untold);
                     let results = parts::bring_in(&given, until);
                     drop(kept);
                     wanted.give(results);

@@ -26,11 +26,11 @@ pub(crate) enum KernelCount {
     /// Their bytes.
     SmallBytes,
     /// Times that it got a window of the engine's to serve.
-    Shown,
+    SwitchedToKernel,
     /// Bytes of these.
-    ShownBytes,
+    SwitchedToKernelBytes,
     /// Times that one was taken back.
-    TakenOver,
+    SwitchedToEngine,
     /// Shared writable maps that were made, and other maps of their files.
     Shared,
     /// Their bytes.

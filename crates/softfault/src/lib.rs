@@ -4,7 +4,7 @@
 //! in a memory cgroup. This library serves the page faults of its maps itself: in the thread that
 //! touches the page, through userfaultfd(2). The pages that the engine serves never exceed a budget.
 //! By default the kernel also maps small files, and files that fit in free memory, outside of the
-//! budget; [`Builder::by_kernel`]`(false)` forbids it. Pages that the kernel's page cache has are copied
+//! budget; [`Builder::allow_kernel_maps`]`(false)` forbids it. Pages that the kernel's page cache has are copied
 //! from there; a file that does not fit in free memory is read with direct I/O ([`Reads`]).
 //! The library needs no privilege.
 //!
@@ -38,7 +38,7 @@
 //! The environment sets up the default engine: `SOFTFAULT_MEMORY` (its budget) and `SOFTFAULT_SWAP` (a
 //! directory, and optionally a colon and a size). It also sets defaults for all engines whose builder does not set
 //! them: `SOFTFAULT_FAULTS` (`signals`, `threads` or `messages`: [`Faults`]), `SOFTFAULT_READS` (`direct`, `cached` or
-//! `auto`), `SOFTFAULT_BY_KERNEL` (`0` or `1`: [whether the kernel may serve files](Builder::by_kernel) where it is
+//! `auto`), `SOFTFAULT_ALLOW_KERNEL_MAPS` (`0` or `1`: [whether the kernel may serve files](Builder::allow_kernel_maps) where it is
 //! faster), `SOFTFAULT_COHERENCE` (`kernel` or `engine`: [`Coherence`]) and `SOFTFAULT_SMALL_MAPS` (bytes).
 //! An invalid value makes `map` fail with an error, and is reported once on the standard error.
 //! `SOFTFAULT_STATS=1` prints at exit the counters of all engines of the process, in lines
@@ -161,12 +161,12 @@ mod advice;
 mod error;
 mod frames;
 mod machine;
-mod needed;
+mod required_calls;
 mod thread;
 
+mod access_path;
 mod options;
 mod range;
-mod reached;
 
 mod many;
 
@@ -222,7 +222,7 @@ pub use environment::{VARIABLES, check_environment, setting, swap_of};
 pub use error::FaultError;
 pub use fault_in::{FaultIn, FaultInMany};
 #[doc(hidden)]
-pub use faults::{all_sigbus_calls_are_reported, get_in_front, program_sigbus};
+pub use faults::{program_sigbus, reinstall_handler, set_sigbus_calls_intercepted};
 pub use huge::{HugeMap, HugeMapOptions, HugeMemory, HugeMemoryBuilder};
 pub use huge_faults::{HugeBacking, HugeMapStats, HugeSize, HugeStats};
 #[doc(hidden)]
@@ -232,7 +232,7 @@ pub use machine::{memory_and_swap_bytes as memory_and_swap, memory_limit, parse_
 #[doc(hidden)]
 pub use map::{KernelMapping, NotHandedBack};
 pub use map::{MapIfSafeError, Mmap, Pinned};
-pub use map_mut::{Flushing, MmapMut};
+pub use map_mut::{FlushFuture, MmapMut};
 #[doc(hidden)]
 pub use map_raw::Kept;
 pub use map_raw::MmapRaw;
@@ -258,4 +258,4 @@ pub fn default_memory() -> usize {
 }
 
 /// The smallest budget of an engine, in bytes.
-pub const LEAST_MEMORY: usize = softfault_engine::cache::node::LEAST_BYTES;
+pub const MIN_MEMORY: usize = softfault_engine::cache::node::MIN_BYTES;

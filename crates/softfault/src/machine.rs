@@ -2,7 +2,7 @@
 
 use crate::cgroup::memory_cgroups;
 use core::mem::MaybeUninit;
-use softfault_engine::cache::node::LEAST_BYTES;
+use softfault_engine::cache::node::MIN_BYTES;
 use std::path::PathBuf;
 
 /// Physical memory in bytes.
@@ -68,7 +68,7 @@ pub fn memory_limit() -> (usize, Option<PathBuf>) {
 
 /// The budget of an engine that was not told one, where so much memory is.
 pub(crate) fn default_budget(limit: usize) -> usize {
-    (limit / 4).max(LEAST_BYTES)
+    (limit / 4).max(MIN_BYTES)
 }
 
 /// Files that this process may have open.

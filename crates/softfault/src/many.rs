@@ -1,8 +1,8 @@
 //! Many ranges of one address space, brought in by one thread, with an answer for each.
 
+use crate::access_path::AccessPath;
 use crate::error::FaultError;
 use crate::range::within;
-use crate::reached::AccessPath;
 use core::cell::RefCell;
 use core::ops::Range;
 use softfault_engine::fault::{FaultInError, FaultInMany, Interrupt};
@@ -48,10 +48,10 @@ impl Many {
     pub(crate) fn wait(
         self,
         space: &AddressSpace,
-        reached: AccessPath,
+        access_path: AccessPath,
         until: Option<Instant>,
     ) -> Vec<Result<(), FaultError>> {
-        self.wait_each(space, reached, until, &mut |_| {})
+        self.wait_each(space, access_path, until, &mut |_| {})
     }
 
     /// The same; tells `arrived` of each range that is in, some at a time and with signals as they were, while reads of the others go
@@ -59,13 +59,13 @@ impl Many {
     pub(crate) fn wait_each(
         mut self,
         space: &AddressSpace,
-        reached: AccessPath,
+        access_path: AccessPath,
         until: Option<Instant>,
         arrived: &mut dyn FnMut(usize),
     ) -> Vec<Result<(), FaultError>> {
         let told = RefCell::new(Vec::with_capacity(TOLD));
         loop {
-            let masked = reached.masked();
+            let masked = access_path.masked();
             let wanted = || {
                 let pending = masked.as_ref().map(|masked| masked.pending());
                 told.borrow().len() >= TOLD || pending.is_some_and(|pending| pending.pending())
@@ -110,7 +110,7 @@ impl Many {
             if !interrupt.is_over() {
                 return false;
             }
-            self.ranges.wait_no_more();
+            self.ranges.stop_waiting();
         }
     }
 

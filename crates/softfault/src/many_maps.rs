@@ -6,11 +6,11 @@
 //! ```
 
 use crate::Engine;
+use crate::access_path::AccessPath;
 use crate::error::FaultError;
 use crate::fault_in::{Awaited, FaultInMany, KeptServed};
 use crate::many::Many;
 use crate::range::within;
-use crate::reached::AccessPath;
 use core::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -70,7 +70,7 @@ impl<'a> Plan<'a> {
             let kept = map.served();
             if kept.by_kernel {
                 let mut many = FaultInMany::new(map, ranges).with_deadline(until);
-                many.tell();
+                many.will_need();
                 plan.by_kernel.push((number, many));
                 continue;
             }
@@ -137,7 +137,7 @@ mod tests {
 
     fn memory(engine: &Engine) -> MmapMut {
         let mut options = MmapOptions::new();
-        options.len(8 * PAGE).map_anon_with(engine).unwrap()
+        options.len(8 * PAGE).map_anon_in(engine).unwrap()
     }
 
     #[test]

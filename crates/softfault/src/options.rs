@@ -49,7 +49,7 @@ impl MmapOptions {
     /// is as long as the file, or `bytes` if that is more: a map may reach past the end of the file, and a touch
     /// there is an error.
     #[doc(hidden)]
-    pub fn own_window(&mut self, bytes: u64) -> &mut Self {
+    pub fn separate_window(&mut self, bytes: u64) -> &mut Self {
         self.alone = Some(bytes);
         self
     }

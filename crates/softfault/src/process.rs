@@ -6,7 +6,7 @@
 use crate::uffd::{Faults, UffdMmu};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use softfault_engine::fault::FaultError;
-use softfault_engine::mm::{AddressSpace, Machine};
+use softfault_engine::mm::{AddressSpace, VmaSlabs};
 use softfault_engine::policy::SpaceLocks;
 use softfault_engine::{Clock, Mmu};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,7 @@ impl Process {
     pub fn new(locks: SpaceLocks, faults: Faults) -> Result<&'static Self, i32> {
         let mmu = Arc::new(UffdMmu::new(faults)?);
         let clock = Arc::new(Monotonic);
-        let space = AddressSpace::with_lock(Machine::new(MAPPINGS), clock.clone(), locks);
+        let space = AddressSpace::with_lock(VmaSlabs::new(MAPPINGS), clock.clone(), locks);
         let space = space.map_err(|_| libc::ENOMEM)?;
         Ok(Box::leak(Box::new(Self {
             space: Arc::new(space),

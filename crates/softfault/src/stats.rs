@@ -15,7 +15,7 @@ use softfault_engine::lock::WaitSnapshot;
 #[non_exhaustive]
 pub struct Stats {
     /// Bytes that may be resident.
-    pub memory_bytes: u64,
+    pub budget_bytes: u64,
     /// Bytes charged to the budget now.
     pub resident_bytes: u64,
     /// The largest number of bytes that were ever charged at once.
@@ -46,11 +46,11 @@ pub struct Stats {
     /// Pages mapped that are holes of their file.
     pub zero_pages: u64,
     /// Runs of 2 MiB of read-ahead whose memory was moved into the map, without a copy.
-    pub rows_moved: u64,
+    pub thp_moved: u64,
     /// Such runs that could not be moved, and were copied.
-    pub rows_refused: u64,
+    pub thp_move_failed: u64,
     /// Such runs that were split, because only a part was evicted.
-    pub rows_split: u64,
+    pub thp_split: u64,
     /// Pages of anonymous memory filled at their first touch.
     pub anonymous_faults: u64,
     /// Pages of anonymous memory filled ahead of their first touch: touches were sequential, or programs wrote to these pages of
@@ -180,11 +180,11 @@ pub struct KernelStats {
     /// Their bytes.
     pub small_bytes: u64,
     /// Times that the engine let the kernel serve a file that the page cache had ([`Reads`](crate::Reads)).
-    pub shown: u64,
+    pub switched_to_kernel: u64,
     /// The bytes of these files.
-    pub shown_bytes: u64,
+    pub switched_to_kernel_bytes: u64,
     /// Times that the engine took such a file back.
-    pub taken_over: u64,
+    pub switched_to_engine: u64,
     /// Shared writable maps that were made ([`MmapMut::map_mut`](crate::MmapMut::map_mut)), and read-only maps of
     /// the same files that were made while these lived.
     pub shared_maps: u64,
@@ -202,9 +202,9 @@ impl KernelStats {
         Self {
             small_maps: KernelCount::SmallMaps.get(),
             small_bytes: KernelCount::SmallBytes.get(),
-            shown: KernelCount::Shown.get(),
-            shown_bytes: KernelCount::ShownBytes.get(),
-            taken_over: KernelCount::TakenOver.get(),
+            switched_to_kernel: KernelCount::SwitchedToKernel.get(),
+            switched_to_kernel_bytes: KernelCount::SwitchedToKernelBytes.get(),
+            switched_to_engine: KernelCount::SwitchedToEngine.get(),
             shared_maps: KernelCount::Shared.get(),
             shared_bytes: KernelCount::SharedBytes.get(),
             special_maps: KernelCount::Special.get(),
@@ -235,7 +235,7 @@ pub struct Waits {
 impl Engine {
     /// The counters of the engine so far; in a child of fork, those of the child.
     pub fn stats(&self) -> Stats {
-        faults::get_in_front();
+        faults::reinstall_handler();
         Stats::take(self)
     }
 }
@@ -266,7 +266,7 @@ impl Stats {
         let locks = space.lock_stats();
         let (windows, idle_windows) = files.map_or((0, 0), Files::counts);
         Self {
-            memory_bytes: pages(node.budget.limit()),
+            budget_bytes: pages(node.budget.limit()),
             resident_bytes: pages(node.budget.charged()),
             peak_bytes: pages(node.budget.peak()),
             faults: counted.minor_faults.get()
@@ -284,9 +284,9 @@ impl Stats {
             readahead_dropped: counted.readahead_dropped.get(),
             fault_around: counted.fault_around.get(),
             zero_pages: counted.zero_pages.get(),
-            rows_moved: counted.rows_moved.get(),
-            rows_refused: counted.rows_refused.get(),
-            rows_split: counted.rows_split.get(),
+            thp_moved: counted.thp_moved.get(),
+            thp_move_failed: counted.thp_move_failed.get(),
+            thp_split: counted.thp_split.get(),
             anonymous_faults: counted.anonymous_faults.get(),
             filled_ahead: counted.filled_ahead.get(),
             bytes_read: counted.bytes_read.get(),

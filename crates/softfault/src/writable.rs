@@ -3,13 +3,13 @@
 //! In a child of fork, of its parent's, the kernel has mapped the file in the window's place
 //! ([`inherited`](crate::files)), and does the calls: only those are for it that say so.
 
+use crate::access_path::AccessPath;
 use crate::advice::{Advice, UncheckedAdvice};
 use crate::error::{self, FaultError};
 use crate::file_map::{FileMap, FilePin};
 use crate::files::{self, Files, OpenedWindow};
 use crate::managed::Managed;
 use crate::range::whole_pages;
-use crate::reached::AccessPath;
 use crate::store::FileWrites;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -145,11 +145,11 @@ impl WritableFile {
     /// of write-back, now or since the last time.
     pub(crate) fn flush(&self, addresses: Range<usize>) -> io::Result<()> {
         files::flush(self.file.cache(), addresses);
-        self.told()
+        self.check_write_error()
     }
 
     /// The error with which something could not be written, since the last time.
-    pub(crate) fn told(&self) -> io::Result<()> {
+    pub(crate) fn check_write_error(&self) -> io::Result<()> {
         let cache = self.file.cache();
         let failed = cache.write_error_since(&mut lock(&self.seen));
         failed.map_or(Ok(()), |failed| Err(FaultError::from(failed).into()))

@@ -5,7 +5,7 @@ mod files;
 mod twin;
 
 use files::{byte_at, made_file};
-use softfault::{Advice, Engine, LEAST_MEMORY, Swap, UncheckedAdvice};
+use softfault::{Advice, Engine, MIN_MEMORY, Swap, UncheckedAdvice};
 use softfault_oracle::Random;
 use std::io::ErrorKind;
 use twin::write_both;
@@ -51,7 +51,7 @@ fn play(engine: &AnyEngine, mut ours: Box<dyn Side>, mut kernel: Box<dyn Side>, 
 
 #[test]
 fn bytes_are_as_with_the_kernel() {
-    let bytes = 2 * LEAST_MEMORY + 777;
+    let bytes = 2 * MIN_MEMORY + 777;
     let file = made_file("advised", bytes);
     for engine in engines() {
         let before = engine.stats().resident_bytes;
@@ -63,7 +63,7 @@ fn bytes_are_as_with_the_kernel() {
 
 #[test]
 fn a_freed_page_is_old_or_zeros_until_it_is_written_to() {
-    let bytes = 2 * LEAST_MEMORY;
+    let bytes = 2 * MIN_MEMORY;
     for engine in engines() {
         let before = engine.stats().resident_bytes;
         let mut map = engine.map_anon(bytes);
@@ -103,8 +103,8 @@ fn a_freed_page_is_old_or_zeros_until_it_is_written_to() {
 fn it_lists_the_mappings() {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(32 << 20);
     let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(4 * LEAST_MEMORY)
+        .allow_kernel_maps(false)
+        .memory(4 * MIN_MEMORY)
         .swap(swap);
     let engine = engine.build().unwrap();
     let mut map = engine.map_anon(MIB).unwrap();
@@ -137,8 +137,8 @@ fn it_lists_the_mappings() {
 fn reading_begins_before_the_touch() {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(32 << 20);
     let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(4 * LEAST_MEMORY)
+        .allow_kernel_maps(false)
+        .memory(4 * MIN_MEMORY)
         .swap(swap);
     let engine = engine.build().unwrap();
     if engine.stats().async_reads.is_none() {
@@ -190,7 +190,7 @@ fn calls_that_the_kernel_refuses_are_refused() {
 #[test]
 fn advice_about_a_shared_file() {
     let file = made_file("shared", MIB);
-    let engine = files::engine(4 * LEAST_MEMORY);
+    let engine = files::engine(4 * MIN_MEMORY);
     // SAFETY: whoever writes to the file says so.
     let map = unsafe { engine.map(&file) }.unwrap();
     map.advise(Advice::PopulateRead).unwrap();

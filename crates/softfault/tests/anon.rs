@@ -5,7 +5,7 @@ mod files;
 
 use child::{forked, scenario};
 use files::{check, made_file};
-use softfault::{Advice, Engine, FaultError, LEAST_MEMORY, MmapMut, MmapOptions};
+use softfault::{Advice, Engine, FaultError, MIN_MEMORY, MmapMut, MmapOptions};
 use std::io;
 
 const PAGE: usize = 4096;
@@ -89,9 +89,9 @@ fn memmap2s_names() {
 
 #[test]
 fn a_full_budget_is_a_value_of_populate() {
-    let engine = files::engine(LEAST_MEMORY);
+    let engine = files::engine(MIN_MEMORY);
     let before = engine.stats().resident_bytes;
-    let mut map = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    let mut map = engine.map_anon(2 * MIN_MEMORY).unwrap();
     let other = engine.map_anon(MIB).unwrap();
     assert_eq!(map.populate(..), Err(FaultError::NoMemory));
     assert_eq!(
@@ -99,9 +99,9 @@ fn a_full_budget_is_a_value_of_populate() {
         FaultError::OutOfRange
     );
     let resident = map.resident_bytes();
-    assert!(resident > LEAST_MEMORY / 4, "{resident}");
+    assert!(resident > MIN_MEMORY / 4, "{resident}");
     let stats = engine.stats();
-    assert!(stats.peak_bytes <= stats.memory_bytes, "{stats:?}");
+    assert!(stats.peak_bytes <= stats.budget_bytes, "{stats:?}");
     // Resident pages stay.
     map[..resident].fill(0x5A);
     assert!(map[..resident].iter().all(|&byte| byte == 0x5A));
@@ -118,7 +118,7 @@ fn a_full_budget_is_a_value_of_populate() {
 #[test]
 fn files_make_room_for_it_and_are_read_again() {
     let file = made_file("anon-beside", 12 * MIB);
-    let engine = files::engine(LEAST_MEMORY);
+    let engine = files::engine(MIN_MEMORY);
     // SAFETY: nobody writes to the file.
     let map = unsafe { engine.map(&file) }.unwrap();
     let read_all = || (0..map.len()).step_by(PAGE).for_each(|at| check(&map, at));
@@ -132,7 +132,7 @@ fn files_make_room_for_it_and_are_read_again() {
         assert_eq!(anon[at], byte(3, at));
     }
     let stats = engine.stats();
-    assert!(stats.peak_bytes <= stats.memory_bytes, "{stats:?}");
+    assert!(stats.peak_bytes <= stats.budget_bytes, "{stats:?}");
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn a_full_budget_raises_sigbus_at_the_touch() {
         let name = "a_full_budget_raises_sigbus_at_the_touch";
         return child::dies_of(libc::SIGBUS, name, "touch");
     }
-    let engine = files::engine(LEAST_MEMORY);
-    let mut map = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    let engine = files::engine(MIN_MEMORY);
+    let mut map = engine.map_anon(2 * MIN_MEMORY).unwrap();
     map.fill(1);
     println!("all of it was written");
 }

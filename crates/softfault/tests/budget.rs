@@ -4,7 +4,7 @@ mod child;
 mod files;
 
 use files::{byte_at, check, made_file, map};
-use softfault::{Advice, Engine, FaultError, LEAST_MEMORY, Mmap};
+use softfault::{Advice, Engine, FaultError, MIN_MEMORY, Mmap};
 use softfault_oracle::Finally;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -17,7 +17,7 @@ fn engine(megabytes: usize) -> Engine {
 
 fn within(parent: &Engine, megabytes: usize) -> io::Result<Engine> {
     Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(megabytes * MIB)
         .within(parent)
         .build()
@@ -34,9 +34,9 @@ fn the_budget_goes_up_and_down_under_eight_readers() {
     // More than the largest budget, so that the faults never come to an end.
     let file = made_file("up-down", 80 * MIB);
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(32 * MIB)
-        .most_memory(64 * MIB);
+        .max_memory(64 * MIB);
     let engine = engine.build().unwrap();
     let map = map(&engine, &file);
     let stop = AtomicBool::new(false);
@@ -61,30 +61,30 @@ fn the_budget_goes_up_and_down_under_eight_readers() {
                 std::thread::yield_now();
             }
             let stats = engine.stats();
-            assert_eq!(stats.memory_bytes, bytes as u64);
-            assert!(stats.resident_bytes <= stats.memory_bytes, "{stats:?}");
+            assert_eq!(stats.budget_bytes, bytes as u64);
+            assert!(stats.resident_bytes <= stats.budget_bytes, "{stats:?}");
         }
     });
     assert!(engine.stats().peak_bytes <= 64 << 20);
     let refused = |bytes| engine.set_memory(bytes).unwrap_err().kind();
-    assert_eq!(refused(LEAST_MEMORY - 4096), io::ErrorKind::InvalidInput);
+    assert_eq!(refused(MIN_MEMORY - 4096), io::ErrorKind::InvalidInput);
     assert_eq!(refused(65 * MIB), io::ErrorKind::InvalidInput);
     read_all(&map);
 }
 
 #[test]
 fn budgets_too_small_are_refused() {
-    for bytes in [0, 4096, LEAST_MEMORY - 1] {
+    for bytes in [0, 4096, MIN_MEMORY - 1] {
         let error = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(bytes)
             .build()
             .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
-    let least = files::engine(LEAST_MEMORY);
+    let least = files::engine(MIN_MEMORY);
     read_all(&map(&least, &made_file("least", 16 * MIB)));
-    assert!(least.stats().peak_bytes <= LEAST_MEMORY as u64);
+    assert!(least.stats().peak_bytes <= MIN_MEMORY as u64);
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn the_same_budget_from_many_threads_is_counted_once() {
     let parent = engine(128);
     let before = parent.stats().resident_bytes;
     let child = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(8 * MIB)
-        .most_memory(64 * MIB);
+        .max_memory(64 * MIB);
     let child = child.within(&parent).build().unwrap();
     let alone = parent.stats().resident_bytes;
     std::thread::scope(|scope| {
@@ -144,16 +144,16 @@ fn raising_beyond_a_full_parent_fails_and_changes_nothing() {
     let file = made_file("full", 64 * MIB);
     let parent = engine(16);
     let child = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(8 * MIB)
-        .most_memory(1 << 30);
+        .max_memory(1 << 30);
     let child = child.within(&parent).build().unwrap();
     let map = map(&parent, &file);
     fill(&parent, &map);
     let before = child.stats();
     let error = child.set_memory(1 << 30).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
-    assert_eq!(child.stats().memory_bytes, before.memory_bytes);
+    assert_eq!(child.stats().budget_bytes, before.budget_bytes);
     assert_eq!(child.stats().resident_bytes, before.resident_bytes);
     let charged = parent.stats().resident_bytes;
     drop(child);
@@ -169,7 +169,7 @@ fn fill(parent: &Engine, map: &Mmap) {
     map.advise(Advice::Random).unwrap();
     for offset in (0..map.len()).step_by(4096) {
         let stats = parent.stats();
-        if stats.memory_bytes - stats.resident_bytes < 34 * 4096 {
+        if stats.budget_bytes - stats.resident_bytes < 34 * 4096 {
             return;
         }
         check(map, offset);

@@ -4,16 +4,16 @@ mod files;
 mod proc;
 
 use files::{check, made_file};
-use softfault::{Engine, HugeMemory, LEAST_MEMORY, Swap};
+use softfault::{Engine, HugeMemory, MIN_MEMORY, Swap};
 use std::io::{self, ErrorKind};
 
 const SIZES: [usize; 16] = [
     0,
     1,
     4095,
-    LEAST_MEMORY - 1,
-    LEAST_MEMORY,
-    LEAST_MEMORY + 1,
+    MIN_MEMORY - 1,
+    MIN_MEMORY,
+    MIN_MEMORY + 1,
     64 << 20,
     (1 << 32) - 1,
     1 << 32,
@@ -36,11 +36,11 @@ fn machine() -> usize {
 fn answer<T>(bytes: usize, made: &io::Result<T>) -> bool {
     match made {
         Ok(_) => {
-            assert!(bytes >= LEAST_MEMORY, "{bytes}");
+            assert!(bytes >= MIN_MEMORY, "{bytes}");
             assert!(bytes <= machine(), "{bytes}");
             true
         }
-        Err(error) if bytes < LEAST_MEMORY => {
+        Err(error) if bytes < MIN_MEMORY => {
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{bytes}: {error}");
             assert!(error.to_string().contains("at least 8 MiB"), "{error}");
             false
@@ -63,14 +63,17 @@ fn answer<T>(bytes: usize, made: &io::Result<T>) -> bool {
 fn any_budget_is_an_engine_or_an_error() {
     let file = made_file("sizes", 1 << 20);
     for bytes in SIZES {
-        let made = Engine::builder().by_kernel(false).memory(bytes).build();
+        let made = Engine::builder()
+            .allow_kernel_maps(false)
+            .memory(bytes)
+            .build();
         if answer(bytes, &made) {
             // SAFETY: nobody writes to the file.
             let map = unsafe { made.unwrap().map(&file) }.unwrap();
             check(&map, 77_777);
         }
         let made = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(bytes)
             .build_soft();
         if answer(bytes, &made) {
@@ -84,25 +87,25 @@ fn any_budget_is_an_engine_or_an_error() {
 fn a_budget_can_be_raised_as_far_as_the_machine_goes() {
     for most in SIZES {
         let builder = Engine::builder()
-            .by_kernel(false)
-            .memory(LEAST_MEMORY)
-            .most_memory(most);
+            .allow_kernel_maps(false)
+            .memory(MIN_MEMORY)
+            .max_memory(most);
         let engine = builder.clone().build().unwrap();
         let soft = builder.build_soft().unwrap();
         for bytes in SIZES {
             // Whole pages count.
-            let most = most.clamp(LEAST_MEMORY, machine()) / 4096;
-            let fits = (LEAST_MEMORY / 4096..=most).contains(&(bytes / 4096));
+            let most = most.clamp(MIN_MEMORY, machine()) / 4096;
+            let fits = (MIN_MEMORY / 4096..=most).contains(&(bytes / 4096));
             for set in [engine.set_memory(bytes), soft.set_memory(bytes)] {
                 match set {
                     Ok(()) => assert!(fits, "{bytes} of {most}"),
                     // The bookkeeping of a larger budget is paid from it.
-                    Err(error) => assert!(!fits || bytes > LEAST_MEMORY, "{bytes}: {error}"),
+                    Err(error) => assert!(!fits || bytes > MIN_MEMORY, "{bytes}: {error}"),
                 }
             }
         }
-        engine.set_memory(LEAST_MEMORY).unwrap();
-        soft.set_memory(LEAST_MEMORY).unwrap();
+        engine.set_memory(MIN_MEMORY).unwrap();
+        soft.set_memory(MIN_MEMORY).unwrap();
         engine.map_anon(1 << 20).unwrap()[5] = 5;
     }
 }
@@ -112,14 +115,14 @@ fn an_engine_within_another_asks_for_any_budget() {
     let outer = files::engine(64 << 20);
     for bytes in SIZES {
         let made = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(bytes)
             .within(&outer)
             .build();
         if let Ok(inner) = &made {
             inner.map_anon(1 << 20).unwrap()[5] = 5;
         }
-        assert!(made.is_ok() || bytes != LEAST_MEMORY);
+        assert!(made.is_ok() || bytes != MIN_MEMORY);
     }
 }
 
@@ -128,8 +131,8 @@ fn swap_and_huge_memory_of_any_size_are_an_error_at_worst() {
     for bytes in SIZES {
         let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(bytes as u64);
         match Engine::builder()
-            .by_kernel(false)
-            .memory(LEAST_MEMORY)
+            .allow_kernel_maps(false)
+            .memory(MIN_MEMORY)
             .swap(swap)
             .build()
         {

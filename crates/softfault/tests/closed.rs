@@ -19,7 +19,9 @@ fn messages_come_by_the_device_without_the_call() {
         return child::succeeds("messages_come_by_the_device_without_the_call", "device");
     }
     deny(&[libc::SYS_userfaultfd], libc::EPERM);
-    let engine = Engine::builder().by_kernel(false).faults(Faults::Messages);
+    let engine = Engine::builder()
+        .allow_kernel_maps(false)
+        .faults(Faults::Messages);
     let mut device = std::fs::File::options();
     if device
         .read(true)
@@ -59,7 +61,7 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
     assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
 
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .fallback(Fallback::Kernel)
         .build()
         .unwrap();
@@ -77,7 +79,7 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
     // SAFETY: nobody writes to the file.
     let mut copy = unsafe {
         let options = MmapOptions::new().offset(5000).clone();
-        options.map_copy_with(&engine, &file).unwrap()
+        options.map_copy_in(&engine, &file).unwrap()
     };
     for mut map in [engine.map_anon(300_000).unwrap(), {
         copy[0] = byte_at(5000);
@@ -112,7 +114,7 @@ fn without_userfaultfd_map_fails_naming_doctor_or_falls_back() {
         assert_eq!(&map[..4], b"abc\x03");
     }
     // SAFETY: nobody writes to the file.
-    let empty = unsafe { MmapOptions::new().len(0).map_copy_with(&engine, &file) };
+    let empty = unsafe { MmapOptions::new().len(0).map_copy_in(&engine, &file) };
     assert!(empty.unwrap().is_empty());
 
     // Soft page tables need nothing of it, and keep to a budget.

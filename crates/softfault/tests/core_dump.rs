@@ -87,7 +87,7 @@ fn written_pages_are_dumped_and_read_only_files_are_not() {
     let file = made_file("core-dump", 8 * MIB);
     let engine = Engine::builder()
         .memory(32 * MIB)
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .small_maps(0)
         .coherence(Coherence::Engine)
         .build()

@@ -46,7 +46,7 @@ mod first {
 
     fn main() -> std::io::Result<()> {
         let file = File::open("records")?;
-        let engine = Engine::builder().memory(1 << 30).by_kernel(false).build()?;
+        let engine = Engine::builder().memory(1 << 30).allow_kernel_maps(false).build()?;
         // SAFETY: nobody writes to the file meanwhile.
         let map = unsafe { engine.map(&file)? };        // Deref<Target = [u8]>
         println!("{}", map[map.len() / 2]);             // a page fault: the engine reads one page
@@ -109,7 +109,7 @@ fn of_huge() -> Result<(), Box<dyn Error>> {
     let fd = buffers.as_fd();                       // to another process: inherited, or over a socket
     let same = HugeMemory::from_fd(fd.try_clone_to_owned()?)?;
 
-    buffers.punch(2 << 20..6 << 20)?;               // given back, in all maps
+    buffers.punch_hole(2 << 20..6 << 20)?;          // given back, in all maps
     buffers.truncate(4 << 30)?;
     Ok(())
 }
@@ -122,7 +122,7 @@ fn of_soft_huge() -> Result<(), Box<dyn Error>> {
     let memory = engine.huge_file(64 << 20)?;       // zeros until written, the same in all maps
     let (map, other) = (memory.map()?, memory.map()?);
     map.write_at(b"page 0", 0)?;                    // seen by `other`, and by forks of the engine
-    memory.punch(0..2 << 20)?;                      // given back, for all
+    memory.punch_hole(0..2 << 20)?;                 // given back, for all
     Ok(())
 }
 

@@ -177,7 +177,7 @@ fn of_offsets(map: &Mmap, copy: &MmapMut, soft: &SoftMapMut, offset: usize, len:
 fn engine() -> Engine {
     let swap = Swap::in_dir(std::env::temp_dir()).bytes(64 << 20);
     Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .swap(swap)
         .build()
@@ -233,7 +233,7 @@ fn options_are_as_memmap2s() {
             .checked_add(len.unwrap_or(0))
             .is_some_and(|end| end <= LEN);
         // SAFETY: nobody writes to it.
-        let maps = unsafe { (ours.map_with(&engine, &file), theirs.map(&file)) };
+        let maps = unsafe { (ours.map_in(&engine, &file), theirs.map(&file)) };
         let (ours_is, theirs_is) = (maps.0.is_ok(), maps.1.is_ok());
         // Ours does not reach past the end; theirs raises SIGBUS there.
         prop_assert!(!ours_is || inside || len == Some(0), "{offset} {len:?}");
@@ -246,7 +246,7 @@ fn options_are_as_memmap2s() {
             prop_assert_eq!(&ours[..], &theirs[..]);
         }
         // SAFETY: as above.
-        let copies = unsafe { (ours.map_copy_with(&engine, &file), theirs.map_copy(&file)) };
+        let copies = unsafe { (ours.map_copy_in(&engine, &file), theirs.map_copy(&file)) };
         // Where the kernel has no offset, we have none.
         let is_offset = (offset as u64).checked_add(len.unwrap_or(0) as u64);
         let is_offset = is_offset.is_some_and(|end| i64::try_from(end).is_ok());
@@ -287,10 +287,10 @@ fn sizes_are_had_or_refused() {
         }
         let set = engine.set_memory(len);
         assert!(
-            set.is_err() || (softfault::LEAST_MEMORY..=1 << 40).contains(&len),
+            set.is_err() || (softfault::MIN_MEMORY..=1 << 40).contains(&len),
             "{len}"
         );
-        assert!(soft.set_memory(len).is_err() || len >= softfault::LEAST_MEMORY);
+        assert!(soft.set_memory(len).is_err() || len >= softfault::MIN_MEMORY);
         assert!(
             engine.truncate(&file, len as u64).is_ok() || len > 1 << 40,
             "{len}"
@@ -310,23 +310,23 @@ fn sizes_are_had_or_refused() {
         ),
     ] {
         let builder = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(16 << 20)
             .swap(swap);
         let error = builder.build().unwrap_err().to_string();
         assert!(error.contains(word) && !error.contains('\n'), "{error}");
     }
-    for memory in [0, 1, 4095, softfault::LEAST_MEMORY - 1] {
+    for memory in [0, 1, 4095, softfault::MIN_MEMORY - 1] {
         assert!(
             Engine::builder()
-                .by_kernel(false)
+                .allow_kernel_maps(false)
                 .memory(memory)
                 .build()
                 .is_err()
         );
         assert!(
             Engine::builder()
-                .by_kernel(false)
+                .allow_kernel_maps(false)
                 .memory(memory)
                 .build_soft()
                 .is_err()
@@ -334,9 +334,9 @@ fn sizes_are_had_or_refused() {
     }
     // There may be no address space for so much, and then none is had.
     let most = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
-        .most_memory(usize::MAX);
+        .max_memory(usize::MAX);
     if let Ok(engine) = most.build() {
         engine.map_anon(PAGE).unwrap();
     }
@@ -375,7 +375,7 @@ fn huge_ranges_are_within_or_refused() {
     if scenario().is_none() {
         return succeeds(TEST, "all");
     }
-    let memory = HugeMemory::builder().backing(HugeBacking::Ordinary);
+    let memory = HugeMemory::builder().backing(HugeBacking::BasePages);
     let memory = memory.create(2 * HUGE as u64).unwrap();
     let map: HugeMap = memory.map().unwrap();
     let places = [
@@ -419,7 +419,7 @@ fn huge_ranges_are_within_or_refused() {
             let whole = start % HUGE == 0 && end % HUGE == 0 && end > 0;
             let fits = start.checked_add(end).is_some_and(|end| end <= 2 * HUGE);
             assert_eq!(mapped.is_ok(), whole && fits, "{start} {end}");
-            let punched = memory.punch(start as u64..end as u64);
+            let punched = memory.punch_hole(start as u64..end as u64);
             let wholes = start % HUGE == 0 && end % HUGE == 0;
             assert!(
                 punched.is_ok() == wholes || (wholes && end > isize::MAX as usize),
@@ -432,7 +432,7 @@ fn huge_ranges_are_within_or_refused() {
         );
         memory.truncate(2 * HUGE as u64).unwrap();
         let made = HugeMemory::builder()
-            .backing(HugeBacking::Ordinary)
+            .backing(HugeBacking::BasePages)
             .create(start as u64);
         assert!(made.is_err() || (start % HUGE == 0 && start > 0), "{start}");
     }

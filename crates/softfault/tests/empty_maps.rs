@@ -97,7 +97,7 @@ fn an_empty_map_behind_a_file_begins_where_the_file_ended() {
             let mut options = MmapOptions::new();
             options.offset(offset as u64);
             // SAFETY: written bytes are looked for.
-            let mut map = unsafe { options.map_mut_with(&engine(coherence), &file) }.unwrap();
+            let mut map = unsafe { options.map_mut_in(&engine(coherence), &file) }.unwrap();
             assert!(map.is_empty());
             map.flush().unwrap();
             map.set_len(&file, PAGE).unwrap();
@@ -155,7 +155,7 @@ fn a_read_only_map_of_an_empty_file_grows_where_the_kernel_serves_it() {
         );
     }
     // A window ends with its file.
-    let engine = Engine::builder().memory(16 << 20).by_kernel(false);
+    let engine = Engine::builder().memory(16 << 20).allow_kernel_maps(false);
     let empty = Scratch::new("no-window", 0);
     // SAFETY: as above.
     unsafe {

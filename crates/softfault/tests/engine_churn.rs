@@ -5,7 +5,7 @@ mod child;
 mod files;
 
 use files::{check, made_file};
-use softfault::{AsyncReads, Engine, LEAST_MEMORY};
+use softfault::{AsyncReads, Engine, MIN_MEMORY};
 use std::collections::BTreeSet;
 
 /// Queues of `io_submit(2)` that the process has: the kernel maps each.
@@ -16,7 +16,9 @@ fn queues() -> BTreeSet<String> {
 }
 
 fn engine() -> Engine {
-    let builder = Engine::builder().by_kernel(false).memory(LEAST_MEMORY);
+    let builder = Engine::builder()
+        .allow_kernel_maps(false)
+        .memory(MIN_MEMORY);
     builder.async_reads(AsyncReads::IoSubmit).build().unwrap()
 }
 
@@ -29,11 +31,11 @@ fn queues_are_made_once_and_go_from_engine_to_engine() {
         (0..map.len()).step_by(4096).for_each(|at| check(&map, at));
     };
     // None is made before a fault needs it: a process that has one waits for the kernel when it ends.
-    let unused = Engine::builder().small_maps(0).memory(LEAST_MEMORY);
+    let unused = Engine::builder().small_maps(0).memory(MIN_MEMORY);
     let unused = unused.reads(softfault::Reads::Auto).build().unwrap();
     // SAFETY: nobody writes to the file.
     let map = unsafe { unused.map(&file) }.unwrap();
-    match unused.stats().kernel.shown {
+    match unused.stats().kernel.switched_to_kernel {
         0 => println!("the kernel does not serve its page cache: no engine without queues"),
         _ => assert!(queues().is_empty() && unused.stats().async_reads.is_none()),
     }

@@ -22,7 +22,7 @@ fn with(test: &str, name: &str, variables: &[(&str, &OsStr)]) -> Output {
         "SOFTFAULT_STATS",
         "SOFTFAULT_FAULTS",
         "SOFTFAULT_READS",
-        "SOFTFAULT_BY_KERNEL",
+        "SOFTFAULT_ALLOW_KERNEL_MAPS",
         "SOFTFAULT_SMALL_MAPS",
         "SOFTFAULT_COHERENCE",
     ] {
@@ -55,7 +55,7 @@ fn map_twice() {
         Err(error) => println!("refused {error}"),
     }
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .small_maps(0)
         .memory(16 << 20)
         .build()
@@ -107,9 +107,9 @@ fn a_setting_that_cannot_be_is_told_once_and_is_the_error() {
         ),
         ("SOFTFAULT_MEMORY", b"8388607", "at least 8 MiB"),
         (
-            "SOFTFAULT_BY_KERNEL",
+            "SOFTFAULT_ALLOW_KERNEL_MAPS",
             b"no",
-            "SOFTFAULT_BY_KERNEL=no: the value must be 0 or 1",
+            "SOFTFAULT_ALLOW_KERNEL_MAPS=no: the value must be 0 or 1",
         ),
         (
             "SOFTFAULT_SMALL_MAPS",
@@ -163,7 +163,7 @@ fn a_setting_that_can_be_is_taken_and_nothing_is_said() {
     if scenario().is_some() {
         map_twice();
         let engine = Engine::process_default().unwrap();
-        println!("memory {}", engine.stats().memory_bytes);
+        println!("memory {}", engine.stats().budget_bytes);
         return println!(
             "slots {}",
             engine.stats().swap.map_or(0, |swap| swap.slots_total)
@@ -278,7 +278,7 @@ fn served(scenario: &str) {
         return;
     }
     let file = file();
-    let build = || Engine::builder().by_kernel(false).memory(16 << 20);
+    let build = || Engine::builder().allow_kernel_maps(false).memory(16 << 20);
     let touch = |engine: &Engine| {
         // SAFETY: nobody writes to it.
         let map = unsafe { engine.map(&file) }.unwrap();

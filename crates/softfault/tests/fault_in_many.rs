@@ -198,7 +198,7 @@ fn private_maps_and_pages_in_swap() {
     let file = made_file("private", LEN);
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .swap(swap)
         .build()

@@ -17,7 +17,7 @@ const BUDGET: usize = 8 << 20;
 
 fn engine() -> Engine {
     let builder = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(BUDGET)
         .faults(Faults::Threads);
     builder.build().unwrap()
@@ -163,7 +163,10 @@ fn touch_by(threads: usize) {
 
 fn swapping() -> Engine {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(256 << 20);
-    let builder = Engine::builder().by_kernel(false).memory(BUDGET).swap(swap);
+    let builder = Engine::builder()
+        .allow_kernel_maps(false)
+        .memory(BUDGET)
+        .swap(swap);
     builder.faults(Faults::Threads).build().unwrap()
 }
 
@@ -405,7 +408,7 @@ fn the_first_engine_chooses_how_faults_are_served() {
                 let engine = engine();
                 for fallback in [Fallback::Error, Fallback::Kernel] {
                     let other = Engine::builder()
-                        .by_kernel(false)
+                        .allow_kernel_maps(false)
                         .faults(Faults::Signals)
                         .fallback(fallback);
                     let error = other.build().unwrap_err();
@@ -417,11 +420,13 @@ fn the_first_engine_chooses_how_faults_are_served() {
             }),
             ("signals", || {
                 let first = Engine::builder()
-                    .by_kernel(false)
+                    .allow_kernel_maps(false)
                     .memory(BUDGET)
                     .faults(Faults::Signals);
                 let first = first.build().unwrap();
-                let other = Engine::builder().by_kernel(false).faults(Faults::Threads);
+                let other = Engine::builder()
+                    .allow_kernel_maps(false)
+                    .faults(Faults::Threads);
                 let error = other.build().unwrap_err();
                 assert!(error.to_string().contains("faults by signals"), "{error}");
                 read_it(&first);

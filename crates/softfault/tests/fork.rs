@@ -105,7 +105,7 @@ fn a_child_has_all_maps_that_its_parent_has() {
             let mut options = softfault::MmapOptions::new();
             options.offset(4096).len(800);
             // SAFETY: nobody writes to the file.
-            let part = unsafe { options.map_with(&engine, file) }.unwrap();
+            let part = unsafe { options.map_in(&engine, file) }.unwrap();
             assert_eq!(part[0], files::byte_at(4096));
             maps.push(part);
         }
@@ -286,7 +286,7 @@ fn in_a_child_the_engine_says_so() {
         forked(engine.truncate(&file, 0).unwrap_err());
         // Of its own it may have engines; the inherited ones are for private memory.
         engine.set_memory(64 << 20).unwrap();
-        assert_eq!(engine.stats().memory_bytes, 64 << 20);
+        assert_eq!(engine.stats().budget_bytes, 64 << 20);
         assert_eq!((engine.stats().windows, engine.stats().faults), (0, 0));
         let own = files::engine(8 << 20);
         check(&self::map(&own, &file), 12_345);
@@ -295,7 +295,7 @@ fn in_a_child_the_engine_says_so() {
     });
     assert_exit(status, 0);
     assert_eq!(file.metadata().unwrap().len(), LEN as u64);
-    assert_eq!(engine.stats().memory_bytes, 16 << 20);
+    assert_eq!(engine.stats().budget_bytes, 16 << 20);
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn a_child_reads_files_whose_descriptors_cannot_be_taken() {
     filter::deny(&[libc::SYS_pidfd_getfd], libc::EINVAL);
     let file = made_file("sent", LEN);
     let swap = softfault::Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(4 * LEN as u64);
-    let engine = Engine::builder().by_kernel(false).swap(swap);
+    let engine = Engine::builder().allow_kernel_maps(false).swap(swap);
     let engine = engine.memory(16 << 20).build().unwrap();
     // SAFETY: nobody writes to the file.
     let (shared, copy) = unsafe { (engine.map(&file), engine.map_copy(&file)) };
@@ -465,7 +465,7 @@ fn a_fork_waits_for_no_list_of_streams_that_its_memory_keeps() {
     // SAFETY: a process that waits for itself is killed.
     unsafe { libc::alarm(120) };
     let swap = softfault::Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(8 * LEN as u64);
-    let engine = Engine::builder().by_kernel(false).swap(swap);
+    let engine = Engine::builder().allow_kernel_maps(false).swap(swap);
     let engine = engine.memory(16 << 20).build().unwrap();
     // Four times the budget.
     let mut map = engine.map_anon(8 * LEN).unwrap();

@@ -204,20 +204,20 @@ fn a_flush_can_be_awaited() {
         for page in 0..64 {
             map[page * PAGE] = page as u8 + 1;
         }
-        block_on(map.flushing(3 * PAGE..5 * PAGE)).unwrap();
+        block_on(map.flush_future(3 * PAGE..5 * PAGE)).unwrap();
         assert_eq!((in_file(&file, 3 * PAGE), in_file(&file, 4 * PAGE)), (4, 5));
-        let flushes = block_on(all(vec![map.flushing(..), map.flushing(..5)]));
+        let flushes = block_on(all(vec![map.flush_future(..), map.flush_future(..5)]));
         assert!(flushes.into_iter().all(|flushed| flushed.is_ok()));
         assert_eq!((in_file(&file, 63 * PAGE), map.dirty_bytes()), (64, 0));
         #[expect(clippy::reversed_empty_ranges, reason = "refused")]
-        let refused = [map.flushing(..(64 * PAGE) + 1), map.flushing(5..3)];
+        let refused = [map.flush_future(..(64 * PAGE) + 1), map.flush_future(5..3)];
         for refused in refused {
             block_on(refused).unwrap_err();
         }
         // Begun, and dropped; the map and the engine go too.
         map[0] = 77;
         {
-            let mut dropped = pin!(map.flushing(..));
+            let mut dropped = pin!(map.flush_future(..));
             let mut context = Context::from_waker(Waker::noop());
             assert!(dropped.as_mut().poll(&mut context).is_pending());
         }
@@ -227,7 +227,7 @@ fn a_flush_can_be_awaited() {
     // No file sees writes to memory.
     let engine = Engine::builder().memory(16 << 20).build().unwrap();
     let map = engine.map_anon(PAGE).unwrap();
-    block_on(map.flushing(..)).unwrap();
+    block_on(map.flush_future(..)).unwrap();
 }
 
 /// True if all of these pages are in memory.
@@ -247,7 +247,7 @@ fn are_in_memory(pages: &[u8]) -> bool {
 
 /// Memory that the kernel serves, and has read nothing of yet.
 fn by_kernel(engine: &Engine, bytes: usize) -> MmapMut {
-    let map = MmapOptions::new().len(bytes).stack().map_anon_with(engine);
+    let map = MmapOptions::new().len(bytes).stack().map_anon_in(engine);
     let map = map.unwrap();
     assert!(!map.is_managed());
     map
@@ -400,7 +400,7 @@ fn flushes_that_hang_are_in_the_way_of_no_fault() {
     let engine = files::engine(16 << 20);
     let scratch = Scratch::new("hang", PAGE);
     let written = by_kernel_of(&engine, &scratch.open());
-    fault_beside(&engine, || written.flushing(..));
+    fault_beside(&engine, || written.flush_future(..));
 }
 
 /// Nor does it for a file system that does not answer the kernel.
@@ -427,5 +427,5 @@ fn without_a_thread_the_poll_brings_the_pages_in() {
     assert!(are_in_memory(&memory[3 << 20..]));
     block_on(map.fault_in(..)).unwrap();
     assert_eq!(map.residency(..).unwrap().mapped, 1024);
-    block_on(written.flushing(..)).unwrap();
+    block_on(written.flush_future(..)).unwrap();
 }

@@ -74,7 +74,7 @@ fn a_part_of_a_file_has_the_writes_and_otherwise_the_file() {
     let (engine, _) = engine();
     let file = made_file("handed-over", PAGES * PAGE);
     // SAFETY: nobody writes to the file.
-    let map = unsafe { MmapOptions::new().map_copy_with(&engine, &file) }.unwrap();
+    let map = unsafe { MmapOptions::new().map_copy_in(&engine, &file) }.unwrap();
     let start = map.as_ptr() as usize;
     for page in (0..PAGES).step_by(3) {
         write(start, page..page + 1, 1);

@@ -154,7 +154,7 @@ fn pages_cut_off_are_gone_and_come_back_as_zeros() {
 
 #[test]
 fn a_file_that_has_taken_the_descriptors_number_gets_no_blocks() {
-    let memory = memory(HugeBacking::Ordinary, 2);
+    let memory = memory(HugeBacking::BasePages, 2);
     let map = HugeMapOptions::new().read_only(true).map(&memory).unwrap();
     map.populate(..).unwrap();
     let path = std::env::temp_dir().join(format!("softfault-huge-{}", std::process::id()));
@@ -202,12 +202,12 @@ fn memory_given_back_is_zeros() {
         for page in 0..4 {
             write(&map, page * PAGE, 7);
         }
-        memory.punch(PAGE as u64..3 * PAGE as u64).unwrap();
+        memory.punch_hole(PAGE as u64..3 * PAGE as u64).unwrap();
         assert_eq!(memory.resident_bytes().unwrap(), 2 * PAGE as u64);
         let first = [0, 1, 2, 3].map(|page| touch(&map, page * PAGE));
         assert_eq!(first, [7, 0, 0, 7]);
         assert_eq!(map.stats().pages, 6);
-        memory.punch(PAGE as u64..PAGE as u64).unwrap();
+        memory.punch_hole(PAGE as u64..PAGE as u64).unwrap();
     });
 }
 
@@ -227,8 +227,11 @@ fn sizes_of_no_whole_page_are_refused() {
         }
         let memory = memory(backing, 2);
         refused(memory.truncate(page + 1), "the length has to be a multiple");
-        refused(memory.punch(1..page), "the start has to be a multiple");
-        refused(memory.punch(0..page + 4096), "the end has to be a multiple");
+        refused(memory.punch_hole(1..page), "the start has to be a multiple");
+        refused(
+            memory.punch_hole(0..page + 4096),
+            "the end has to be a multiple",
+        );
         let map = |offset, len| {
             let map = HugeMapOptions::new().offset(offset).len(len).map(&memory);
             map.map(drop)
@@ -253,7 +256,7 @@ fn a_touch_past_the_end_dies_of_sigbus() {
         Some(kind) => {
             let backing = match kind {
                 "hugetlb" => HugeBacking::Hugetlb,
-                _ => HugeBacking::Ordinary,
+                _ => HugeBacking::BasePages,
             };
             let memory = memory(backing, 2);
             let map = memory.map().unwrap();
@@ -267,7 +270,7 @@ fn a_touch_past_the_end_dies_of_sigbus() {
 
 #[test]
 fn a_write_to_a_map_for_reading_dies_of_sigsegv() {
-    let memory = memory(HugeBacking::Ordinary, 1);
+    let memory = memory(HugeBacking::BasePages, 1);
     let map = HugeMapOptions::new().read_only(true).map(&memory).unwrap();
     assert_eq!(touch(&map, 0), 0);
     let status = forked(|| {
@@ -291,7 +294,7 @@ fn unserved_faults_go_to_the_handler_before() {
     }
     // SAFETY: installs a handler that ends the process.
     unsafe { libc::signal(libc::SIGBUS, earlier as *const () as usize) };
-    let memory = memory(HugeBacking::Ordinary, 1);
+    let memory = memory(HugeBacking::BasePages, 1);
     let map = memory.map().unwrap();
     write(&map, 0, 1);
     memory.truncate(0).unwrap();
@@ -323,7 +326,7 @@ fn a_descriptor_is_enough() {
 #[test]
 fn long_maps_begin_at_a_multiple_of_a_table() {
     const SPAN: usize = 1 << 30;
-    let memory = memory(HugeBacking::Ordinary, 1024);
+    let memory = memory(HugeBacking::BasePages, 1024);
     let place = |map: &HugeMap| map.as_ptr() as usize % SPAN;
     assert_eq!(place(&memory.map().unwrap()), 0);
     let map = memory.map().unwrap();
@@ -347,7 +350,7 @@ fn the_engines_numbers_give_its_options() {
         return child::succeeds(test, "alone");
     }
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .build()
         .unwrap();
@@ -362,7 +365,7 @@ fn the_engines_numbers_give_its_options() {
         let of = |stats: &softfault::HugeStats| match backing {
             HugeBacking::Hugetlb => stats.hugetlb_maps,
             HugeBacking::TransparentHuge => stats.transparent_maps,
-            HugeBacking::Ordinary => stats.ordinary_maps,
+            HugeBacking::BasePages => stats.base_page_maps,
         };
         assert_eq!(of(&now), of(&before) + 2, "{backing}");
         assert_eq!(now.mapped_pages, before.mapped_pages + 6);
@@ -390,10 +393,10 @@ fn the_engines_numbers_give_its_options() {
 
 #[test]
 fn more_maps_than_a_block_of_the_table_has() {
-    let memory = memory(HugeBacking::Ordinary, 1);
+    let memory = memory(HugeBacking::BasePages, 1);
     let maps: Vec<_> = (0..200).map(|_| memory.map().unwrap()).collect();
     for (number, map) in maps.iter().enumerate() {
-        memory.punch(0..PAGE as u64).unwrap();
+        memory.punch_hole(0..PAGE as u64).unwrap();
         assert_eq!(touch(map, number), 0);
         assert_eq!(map.stats().faults, 1, "{number}");
     }

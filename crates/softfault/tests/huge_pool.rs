@@ -85,7 +85,7 @@ fn a_page_that_was_given_back_is_not_reserved_again_when_its_map_goes() {
     let memory = memory(HugeBacking::Hugetlb, PAGES);
     let map = memory.map().unwrap();
     write(&map, 0, 1);
-    memory.punch(0..PAGE as u64).unwrap();
+    memory.punch_hole(0..PAGE as u64).unwrap();
     let given_back = available();
     drop(map);
     assert_eq!(available(), given_back);
@@ -134,7 +134,7 @@ fn pages_given_back_go_to_the_pool() {
     let map = memory.map().unwrap();
     map.populate(..).unwrap();
     assert_eq!(available(), before - 8);
-    memory.punch(0..2 * PAGE as u64).unwrap();
+    memory.punch_hole(0..2 * PAGE as u64).unwrap();
     assert_eq!(available(), before - 6);
     memory.truncate(4 * PAGE as u64).unwrap();
     assert_eq!(available(), before - 2);
@@ -159,7 +159,7 @@ fn reservations_are_right_after_all_kinds_of_ends() {
                         // The other may have cut it off.
                         let _ = map.populate(page * PAGE..page * PAGE + 1);
                         if number == 1 && page == round % 8 {
-                            memory.punch(0..PAGE as u64).unwrap();
+                            memory.punch_hole(0..PAGE as u64).unwrap();
                             memory.truncate(4 * PAGE as u64).unwrap();
                             memory.truncate(8 * PAGE as u64).unwrap();
                         }

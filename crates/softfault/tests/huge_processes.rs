@@ -70,7 +70,7 @@ fn a_child_of_fork_goes_on_with_it() {
 
 #[test]
 fn a_child_drops_inherited_maps() {
-    let memory = memory(HugeBacking::Ordinary, 2);
+    let memory = memory(HugeBacking::BasePages, 2);
     let maps: Vec<_> = (0..3).map(|_| memory.map().unwrap()).collect();
     let kept = memory.map().unwrap();
     write(&kept, 0, 1);
@@ -89,7 +89,7 @@ fn a_child_drops_inherited_maps() {
 
 #[test]
 fn a_fork_beside_threads_that_touch() {
-    let memory = memory(HugeBacking::Ordinary, 16);
+    let memory = memory(HugeBacking::BasePages, 16);
     let map = memory.map().unwrap();
     let over = std::sync::atomic::AtomicBool::new(false);
     let forks = || {
@@ -111,7 +111,7 @@ fn a_fork_beside_threads_that_touch() {
                 for page in 0..16 {
                     touch(&map, page * PAGE + 7);
                 }
-                memory.punch(0..8 * PAGE as u64).unwrap();
+                memory.punch_hole(0..8 * PAGE as u64).unwrap();
             }
         });
         forks();
@@ -175,7 +175,7 @@ fn an_ordinary_user_has_it_too() {
                 write(&map, page * PAGE, page as u8);
             }
             assert_eq!(map.stats().faults, 4);
-            memory.punch(0..PAGE as u64).unwrap();
+            memory.punch_hole(0..PAGE as u64).unwrap();
             memory.truncate(3 * PAGE as u64).unwrap();
             i32::from(map.populate(..).is_ok() || touch(&map, 2 * PAGE) != 2)
         });
@@ -247,7 +247,7 @@ fn the_next_map_finds_the_pages_of_the_last() {
     );
     // Pages that are given back are in no table that was kept, and zeros when they are touched again.
     memory
-        .punch(0..PAGES as u64 * memory.page_size().bytes() as u64)
+        .punch_hole(0..PAGES as u64 * memory.page_size().bytes() as u64)
         .unwrap();
     assert_eq!(memory.resident_bytes().unwrap(), 0);
     let map = memory.map().unwrap();

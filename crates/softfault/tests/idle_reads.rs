@@ -42,7 +42,7 @@ fn finished_reads_of_one_file_make_room_for_another() {
 /// An engine whose memory is full of pages that were read ahead, which nobody has touched, and the file's map.
 fn full_of_reads(name: &str) -> (Engine, softfault::Mmap) {
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(64 << 20)
         .reads(Reads::Direct)
         .build()

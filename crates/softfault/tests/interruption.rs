@@ -10,7 +10,7 @@ use softfault::{Advice, AsyncReads, Engine};
 fn interrupted_waits(how: AsyncReads) -> usize {
     let file = made_file("waits", 32 << 20);
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(64 << 20)
         .async_reads(how);
     let engine = engine.build().unwrap();

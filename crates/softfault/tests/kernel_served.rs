@@ -12,8 +12,8 @@ use softfault_oracle::{Finally, Random};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Wake;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -88,7 +88,7 @@ fn cached_files_are_the_kernels() {
         let map = map(&engine, &file);
         (0..1024).for_each(|page| check(&map, page));
         let after = engine.stats();
-        let shown = after.kernel.shown - before.kernel.shown;
+        let shown = after.kernel.switched_to_kernel - before.kernel.switched_to_kernel;
         let expected = u64::from(reads == Reads::Auto && is_asked());
         assert_eq!(shown, expected, "{reads}");
         assert_eq!(after.faults == 0, shown == 1, "{reads}: {}", after.faults);
@@ -118,7 +118,7 @@ fn pages_that_it_lacks_are_the_engines() {
     let before = engine.stats().kernel;
     let map = map(&engine, &file);
     // A few: files on tmpfs are in memory whatever is dropped.
-    let in_memory = engine.stats().kernel.shown > before.shown;
+    let in_memory = engine.stats().kernel.switched_to_kernel > before.switched_to_kernel;
     (0..8).for_each(|page| check(&map, page * 100));
     match in_memory {
         true => println!("the temporary directory is in memory"),
@@ -135,22 +135,26 @@ fn scattered_reads_bring_the_file_in_as_a_whole() {
     let scratch = numbered("scattered", PAGES);
     let file = cold(&scratch);
     let engine = engine(Reads::Auto);
-    let before = engine.stats().kernel.shown;
+    let before = engine.stats().kernel.switched_to_kernel;
     let map = map(&engine, &file);
-    if engine.stats().kernel.shown > before || !is_asked() {
+    if engine.stats().kernel.switched_to_kernel > before || !is_asked() {
         return println!("the temporary directory is in memory, or cachestat(2) is not known");
     }
     // All pages are touched twice, in no order. It waits for the thread, but not for ever.
     let deadline = Instant::now() + Duration::from_secs(300);
     let mut touched = 0;
-    while engine.stats().kernel.shown == before && Instant::now() < deadline {
+    while engine.stats().kernel.switched_to_kernel == before && Instant::now() < deadline {
         check(&map, touched * 7919 % PAGES);
         touched += 1;
         if touched > 2 * PAGES {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    assert_eq!(engine.stats().kernel.shown, before + 1, "{touched} touches");
+    assert_eq!(
+        engine.stats().kernel.switched_to_kernel,
+        before + 1,
+        "{touched} touches"
+    );
     // The page cache has the pages that nobody touched, too: no touch of it is a fault of ours.
     let faults = engine.stats().faults;
     (0..PAGES).for_each(|page| check(&map, page));
@@ -188,7 +192,7 @@ fn random_is_random() {
     let file = cold(&scratch);
     let engine = engine(Reads::Auto);
     let map = map(&engine, &file);
-    if engine.stats().kernel.shown > 0 || !is_asked() || cached(&file, PAGES) > 0 {
+    if engine.stats().kernel.switched_to_kernel > 0 || !is_asked() || cached(&file, PAGES) > 0 {
         return println!("the temporary directory is in memory, or cachestat(2) is not known");
     }
     map.advise(softfault::Advice::Random).unwrap();
@@ -273,7 +277,9 @@ fn it_changes_under_readers() {
             "{changes} changes, {} reads",
             checked.load(Ordering::Relaxed)
         );
-        let counted = |stats: softfault::KernelStats| (stats.shown + stats.taken_over) as usize;
+        let counted = |stats: softfault::KernelStats| {
+            (stats.switched_to_kernel + stats.switched_to_engine) as usize
+        };
         assert!(counted(after) >= counted(before) + changes);
     });
     assert!(checked.load(Ordering::Relaxed) > 0);
@@ -506,11 +512,7 @@ fn small_files_are_the_kernels_up_to_an_eighth_of_the_budget() {
     assert!(map(&engine, &open(&large)).is_managed());
     // A part of a large file is not small.
     // SAFETY: nobody writes to it.
-    let part = unsafe {
-        MmapOptions::new()
-            .len(PAGE)
-            .map_with(&engine, &open(&large))
-    };
+    let part = unsafe { MmapOptions::new().len(PAGE).map_in(&engine, &open(&large)) };
     assert!(part.unwrap().is_managed());
     for map in [&first, &second, &third] {
         (0..256).for_each(|page| check(map, page));
@@ -537,7 +539,7 @@ fn small_files_are_the_engines_where_that_was_asked() {
         .unwrap();
     let never = Engine::builder()
         .memory(16 << 20)
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .build()
         .unwrap();
     let direct = Engine::builder()

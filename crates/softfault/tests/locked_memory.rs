@@ -8,7 +8,7 @@ mod proc;
 use files::{byte_at, made_file, map};
 use nobody::{become_nobody, is_root};
 use proc::status;
-use softfault::{Engine, LEAST_MEMORY, Swap};
+use softfault::{Engine, MIN_MEMORY, Swap};
 use std::fs::File;
 
 const PAGE: usize = 4096;
@@ -19,8 +19,8 @@ const MCL_ONFAULT: i32 = 4;
 fn engine() -> Engine {
     let swap = Swap::in_dir(std::env::temp_dir()).bytes(128 << 20);
     let builder = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
+        .allow_kernel_maps(false)
+        .memory(MIN_MEMORY)
         .swap(swap);
     builder.build().unwrap()
 }
@@ -67,13 +67,13 @@ fn everything_is_read(file: &File) {
         for _ in 0..2 {
             let part = softfault::MmapOptions::new();
             // SAFETY: nobody writes to the file.
-            let map = unsafe { part.clone().len(bytes).map_with(&engine, file) }.unwrap();
+            let map = unsafe { part.clone().len(bytes).map_in(&engine, file) }.unwrap();
             check_all(&map);
             // SAFETY: as above.
-            let mut copy = unsafe { part.clone().len(bytes).map_copy_with(&engine, file) }.unwrap();
+            let mut copy = unsafe { part.clone().len(bytes).map_copy_in(&engine, file) }.unwrap();
             check_all(&copy);
             copy[7] = 7;
-            let mut anon = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+            let mut anon = engine.map_anon(2 * MIN_MEMORY).unwrap();
             for page in 0..anon.len() / PAGE {
                 assert_eq!(anon[page * PAGE], 0);
                 anon[page * PAGE] = page as u8 | 1;
@@ -160,7 +160,7 @@ fn memory_that_the_program_locks_is_evicted_too() {
     let file = made_file("evicted", 24 << 20);
     let engine = engine();
     let map = map(&engine, &file);
-    let mut anon = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    let mut anon = engine.map_anon(2 * MIN_MEMORY).unwrap();
     anon[..PAGE].fill(1);
     assert_eq!(map[0], byte_at(0));
     match scenario.as_str() {
@@ -190,16 +190,16 @@ fn memory_that_the_program_locks_is_evicted_too() {
             assert_eq!(anon[page * PAGE], page as u8 ^ round);
         }
         let stats = engine.stats();
-        assert!(stats.resident_bytes <= LEAST_MEMORY as u64, "{stats:#?}");
+        assert!(stats.resident_bytes <= MIN_MEMORY as u64, "{stats:#?}");
     }
     assert!(engine.stats().evicted > 0);
     // A window of locked pages moves, and goes.
     let longer = softfault::RemapOptions::new().may_move(true);
     // SAFETY: nobody has a reference to its bytes.
-    unsafe { anon.remap(4 * LEAST_MEMORY, longer) }.unwrap();
+    unsafe { anon.remap(4 * MIN_MEMORY, longer) }.unwrap();
     assert_eq!(anon[5 * PAGE], 5 ^ 2);
     drop((map, anon));
-    let again = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    let again = engine.map_anon(2 * MIN_MEMORY).unwrap();
     assert!((0..again.len() / PAGE).all(|page| again[page * PAGE] == 0));
 }
 
@@ -213,7 +213,7 @@ fn an_engine_reserves_nothing_that_could_be_filled() {
         return;
     };
     const MOST: usize = 64 << 20;
-    let builder = Engine::builder().by_kernel(false).memory(16 << 20);
+    let builder = Engine::builder().allow_kernel_maps(false).memory(16 << 20);
     let space = status("VmSize");
     let file = made_file("little", 48 << 20);
     // Whoever is to be locked from now on is locked when it is made.
@@ -243,7 +243,7 @@ fn an_engine_reserves_nothing_that_could_be_filled() {
         check_all(&map);
         check("after reading");
         // Frames were taken and given back.
-        engine.set_memory(LEAST_MEMORY).unwrap();
+        engine.set_memory(MIN_MEMORY).unwrap();
         mlockall(libc::MCL_CURRENT);
         check_all(&map);
     }

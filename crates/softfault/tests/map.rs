@@ -8,7 +8,7 @@ use softfault_oracle::Random;
 
 fn engine(megabytes: usize) -> Engine {
     Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(megabytes << 20)
         .build()
         .expect("userfaultfd is open on the machines that run the tests")

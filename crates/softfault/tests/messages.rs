@@ -17,7 +17,7 @@ const BUDGET: usize = 8 << 20;
 const BYTES: usize = 4 * BUDGET + 100;
 
 fn engine(faults: Faults) -> Option<Engine> {
-    let builder = Engine::builder().by_kernel(false).small_maps(0);
+    let builder = Engine::builder().allow_kernel_maps(false).small_maps(0);
     match builder.memory(BUDGET).faults(faults).build() {
         Ok(engine) => Some(engine),
         Err(why) => {
@@ -88,7 +88,9 @@ fn every_thread_gets_round() {
     alone("every_thread_gets_round", || {
         const THREADS: usize = 64;
         const EACH: usize = 8 * BUDGET / THREADS;
-        let builder = Engine::builder().reads(Reads::Cached).by_kernel(false);
+        let builder = Engine::builder()
+            .reads(Reads::Cached)
+            .allow_kernel_maps(false);
         let builder = builder.small_maps(0).faults(Faults::Messages);
         let engine = match builder.memory(BUDGET).build() {
             Ok(engine) => engine,
@@ -145,7 +147,7 @@ fn threads_named(name: &str) -> usize {
 fn many_reads_take_no_thread_each() {
     alone("many_reads_take_no_thread_each", || {
         const THREADS: usize = 32;
-        let builder = Engine::builder().by_kernel(false).small_maps(0);
+        let builder = Engine::builder().allow_kernel_maps(false).small_maps(0);
         let builder = builder.memory(64 << 20).reads(Reads::Direct);
         let engine = builder.faults(Faults::Threads).build().unwrap();
         let file = made_file("reads", THREADS * 64 * PAGE_SIZE);
@@ -238,7 +240,7 @@ fn handed_back(faults: Faults) {
     for _ in 0..20 {
         let mut options = MmapOptions::new();
         // SAFETY: nobody writes to the file.
-        let map = |options: &MmapOptions| unsafe { options.map_with(&engine, &file) }.unwrap();
+        let map = |options: &MmapOptions| unsafe { options.map_in(&engine, &file) }.unwrap();
         let whole = map(&options);
         let part = map(options.offset(PAGE_SIZE as u64 * 8).len(BUDGET));
         assert_eq!(
@@ -330,9 +332,9 @@ fn a_map_with_a_window_of_its_own_reaches_past_the_end() {
             let shared = unsafe { engine.map(&file) }.unwrap();
             let mut options = MmapOptions::new();
             let longer = 2 * BYTES;
-            options.own_window(longer as u64).len(longer);
+            options.separate_window(longer as u64).len(longer);
             // SAFETY: as above.
-            let own = unsafe { options.map_with(&engine, &file) }.unwrap();
+            let own = unsafe { options.map_in(&engine, &file) }.unwrap();
             assert_eq!(own.len(), longer);
             assert_ne!(own.as_ptr(), shared.as_ptr());
             for at in (0..BYTES).step_by(PAGE_SIZE / 2) {
@@ -362,7 +364,9 @@ fn reads() -> Option<u64> {
 #[test]
 fn a_fault_takes_few_reads() {
     alone("a_fault_takes_few_reads", || {
-        let builder = Engine::builder().reads(Reads::Cached).by_kernel(false);
+        let builder = Engine::builder()
+            .reads(Reads::Cached)
+            .allow_kernel_maps(false);
         let builder = builder.small_maps(0).faults(Faults::Messages);
         let Ok(engine) = builder.memory(BUDGET).build() else {
             softfault_skip::skipped("messages", "the kernel's faults cannot be served here");

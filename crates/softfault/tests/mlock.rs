@@ -4,7 +4,7 @@ mod files;
 mod twin;
 
 use files::{byte_at, made_file};
-use softfault::{Advice, Engine, LEAST_MEMORY, Swap, UncheckedAdvice};
+use softfault::{Advice, Engine, MIN_MEMORY, Swap, UncheckedAdvice};
 use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
 use twin::{MIB, PAGE, engines};
@@ -12,8 +12,8 @@ use twin::{MIB, PAGE, engines};
 fn engine() -> Engine {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
     let builder = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
+        .allow_kernel_maps(false)
+        .memory(MIN_MEMORY)
         .swap(swap);
     builder.build().unwrap()
 }
@@ -22,15 +22,15 @@ fn engine() -> Engine {
 fn locked_pages_stay_and_the_others_take_turns() {
     for engine in engines() {
         let before = engine.stats().resident_bytes;
-        let small = LEAST_MEMORY / 4;
+        let small = MIN_MEMORY / 4;
         let mut kept = engine.map_anon(small);
-        let mut other = engine.map_anon(3 * LEAST_MEMORY);
+        let mut other = engine.map_anon(3 * MIN_MEMORY);
         kept.write(0, &vec![1; small]);
         // Twice is once.
         assert!(kept.lock(true) && kept.lock(true));
         let out = |engine: &twin::AnyEngine| engine.stats().swap.unwrap();
         for round in 0..3 {
-            other.write(0, &vec![round; 3 * LEAST_MEMORY]);
+            other.write(0, &vec![round; 3 * MIN_MEMORY]);
             // None of it comes back from anywhere.
             let (faults, swap) = (engine.stats().faults, out(&engine));
             let mut bytes = vec![0; small];
@@ -41,7 +41,7 @@ fn locked_pages_stay_and_the_others_take_turns() {
             assert_eq!(out(&engine).pages_in, swap.pages_in);
         }
         assert!(kept.lock(false));
-        other.write(0, &vec![9; 3 * LEAST_MEMORY]);
+        other.write(0, &vec![9; 3 * MIN_MEMORY]);
         let swap = out(&engine);
         kept.read(0, &mut vec![0; small]);
         assert!(out(&engine).pages_in > swap.pages_in, "{swap:?}");
@@ -53,17 +53,17 @@ fn locked_pages_stay_and_the_others_take_turns() {
 #[test]
 fn half_of_the_budget_can_be_locked_and_is_given_back() {
     let engine = engine();
-    let large = engine.map_anon(LEAST_MEMORY).unwrap();
+    let large = engine.map_anon(MIN_MEMORY).unwrap();
     for _ in 0..3 {
         let error = large.lock().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
         // Pages that fitted were unlocked again.
         let maps: Vec<_> = (0..3)
-            .map(|_| engine.map_anon(LEAST_MEMORY / 8).unwrap())
+            .map(|_| engine.map_anon(MIN_MEMORY / 8).unwrap())
             .collect();
         maps.iter().for_each(|map| map.lock().unwrap());
         maps[0].unlock().unwrap();
-        let again = engine.map_anon(LEAST_MEMORY / 8).unwrap();
+        let again = engine.map_anon(MIN_MEMORY / 8).unwrap();
         again.lock().unwrap();
         // Dropped as they are.
     }
@@ -72,7 +72,7 @@ fn half_of_the_budget_can_be_locked_and_is_given_back() {
 #[test]
 fn threads_lock_and_unlock_one_map() {
     let engine = engine();
-    let map = engine.map_anon(LEAST_MEMORY / 4).unwrap();
+    let map = engine.map_anon(MIN_MEMORY / 4).unwrap();
     for _ in 0..50 {
         std::thread::scope(|scope| {
             for _ in 0..2 {
@@ -87,7 +87,7 @@ fn threads_lock_and_unlock_one_map() {
         map.unlock().unwrap();
         // None is left that stays: as much as ever can be locked.
         let others: Vec<_> = (0..3)
-            .map(|_| engine.map_anon(LEAST_MEMORY / 8).unwrap())
+            .map(|_| engine.map_anon(MIN_MEMORY / 8).unwrap())
             .collect();
         others.iter().for_each(|map| map.lock().unwrap());
     }
@@ -101,7 +101,7 @@ fn a_map_that_is_read_only_is_locked_and_written_to_later() {
     let map = unsafe { engine.map_copy(&file) }.unwrap();
     let map = map.make_read_only().unwrap();
     map.lock().unwrap();
-    let mut other = engine.map_anon(3 * LEAST_MEMORY).unwrap();
+    let mut other = engine.map_anon(3 * MIN_MEMORY).unwrap();
     other.fill(1);
     assert_eq!(map.residency(..).unwrap().mapped, 256);
     let mut map = map.make_mut().unwrap();
@@ -123,7 +123,7 @@ fn the_kernel_may_write_to_locked_pages_beside_evictions() {
     let engine = engine();
     let source = made_file("source", 16 * PAGE);
     // Two windows side by side, and one around.
-    let mut around = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    let mut around = engine.map_anon(2 * MIN_MEMORY).unwrap();
     around.fill(1);
     let mut locked = engine.map_anon(16 * PAGE).unwrap();
     std::thread::scope(|scope| {
@@ -209,7 +209,7 @@ fn a_shared_file_is_locked_too() {
     let map = unsafe { engine.map(&file) }.unwrap();
     map.lock().unwrap();
     map.lock().unwrap();
-    let mut other = engine.map_anon(3 * LEAST_MEMORY).unwrap();
+    let mut other = engine.map_anon(3 * MIN_MEMORY).unwrap();
     other.fill(1);
     assert_eq!(map.residency(..).unwrap().mapped, 256);
     // SAFETY: refused.
@@ -222,6 +222,6 @@ fn a_shared_file_is_locked_too() {
     map.lock().unwrap();
     // Dropped as it is; another has as much room.
     drop(map);
-    let map = engine.map_anon(LEAST_MEMORY / 2 - 64 * PAGE).unwrap();
+    let map = engine.map_anon(MIN_MEMORY / 2 - 64 * PAGE).unwrap();
     map.lock().unwrap();
 }

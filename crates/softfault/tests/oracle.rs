@@ -39,7 +39,7 @@ impl World for Softfault {
         let mut options = MmapOptions::new();
         options.offset(offset).len(len as usize);
         // SAFETY: only `truncate` changes the file, through the engine.
-        let made = unsafe { options.map_with(&self.engine, &self.file) };
+        let made = unsafe { options.map_in(&self.engine, &self.file) };
         self.maps.insert(map, Arc::new(made.unwrap()));
         self.offsets.insert(map, offset);
     }
@@ -249,7 +249,7 @@ fn config(count: u32) -> ProptestConfig {
 fn run(setting: Setting, reads: AsyncReads, policies: Policies, ops: Vec<Op>) {
     let file = made_file(&setting);
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(setting.memory as usize)
         .async_reads(reads)
         .policies(policies)

@@ -17,7 +17,7 @@ const WINDOW: u64 = (MEMORY / PAGE / 4 * 3 / 4) as u64;
 
 fn engine(policies: &str, reads: AsyncReads) -> Engine {
     Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(MEMORY)
         .async_reads(reads)
         .policies(policies.parse().unwrap())

@@ -7,7 +7,7 @@ mod twin;
 
 use child::{dies_of, scenario};
 use files::{byte_at, made_file};
-use softfault::{Engine, FaultError, LEAST_MEMORY, Mmap, MmapMut, MmapOptions, OnTruncate, Swap};
+use softfault::{Engine, FaultError, MIN_MEMORY, Mmap, MmapMut, MmapOptions, OnTruncate, Swap};
 use softfault_oracle::Random;
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -21,21 +21,21 @@ fn swap() -> Swap {
 
 fn engine() -> Engine {
     let builder = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
+        .allow_kernel_maps(false)
+        .memory(MIN_MEMORY)
         .swap(swap());
     builder.build().unwrap()
 }
 
 fn copy(engine: &Engine, options: &MmapOptions, file: &File) -> MmapMut {
     // SAFETY: nobody writes to the file but where a test says so.
-    unsafe { options.map_copy_with(engine, file) }.unwrap()
+    unsafe { options.map_copy_in(engine, file) }.unwrap()
 }
 
 #[test]
 fn larger_than_memory_it_shows_the_file_and_the_writes() {
     for engine in engines() {
-        let bytes = 3 * LEAST_MEMORY + 1234;
+        let bytes = 3 * MIN_MEMORY + 1234;
         let file = made_file("copy", bytes);
         let before = engine.stats().resident_bytes;
         let (mut ours, mut kernel) = (engine.map_copy(&file), kernel_copy(&file));
@@ -65,8 +65,8 @@ fn larger_than_memory_it_shows_the_file_and_the_writes() {
 fn holes_and_an_end_within_a_page() {
     for engine in engines() {
         let file = made_file("sparse", 100_000);
-        file.set_len(2 * LEAST_MEMORY as u64 + 77).unwrap();
-        file.write_all_at(b"island", LEAST_MEMORY as u64).unwrap();
+        file.set_len(2 * MIN_MEMORY as u64 + 77).unwrap();
+        file.write_all_at(b"island", MIN_MEMORY as u64).unwrap();
         let before = engine.stats().resident_bytes;
         let (mut ours, mut kernel) = (engine.map_copy(&file), kernel_copy(&file));
         same(&*ours, &*kernel);
@@ -106,7 +106,7 @@ fn from_any_byte_on_and_as_long_as_asked() {
             assert!(ours[..end] == theirs[..end], "{offset} {len:?}");
             if len.is_none() {
                 // SAFETY: nobody writes to the file.
-                let read = unsafe { options.map_copy_read_only_with(&engine, &file) }.unwrap();
+                let read = unsafe { options.map_copy_read_only_in(&engine, &file) }.unwrap();
                 assert!(read.is_managed());
                 let wanted = (offset as usize..100_000).map(byte_at);
                 assert!(read.iter().copied().eq(wanted), "{offset}");
@@ -115,7 +115,7 @@ fn from_any_byte_on_and_as_long_as_asked() {
     }
     let past = MmapOptions::new().offset(100_001).clone();
     // SAFETY: refused.
-    assert!(unsafe { past.map_copy_with(&engine, &file) }.is_err());
+    assert!(unsafe { past.map_copy_in(&engine, &file) }.is_err());
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn past_the_end_there_is_an_error_or_zeros() {
     let file = made_file("past", 2 * PAGE + 10);
     for on_truncate in [OnTruncate::Error, OnTruncate::Zeros] {
         let builder = Engine::builder()
-            .by_kernel(false)
-            .memory(LEAST_MEMORY)
+            .allow_kernel_maps(false)
+            .memory(MIN_MEMORY)
             .swap(swap());
         let engine = builder.on_truncate(on_truncate).build().unwrap();
         let mut map = copy(&engine, MmapOptions::new().len(5 * PAGE), &file);
@@ -145,13 +145,13 @@ fn past_the_end_there_is_an_error_or_zeros() {
 fn written_pages_outlive_a_file_that_shrinks() {
     let engine = engine();
     let before = engine.stats().resident_bytes;
-    let bytes = LEAST_MEMORY;
+    let bytes = MIN_MEMORY;
     let file = made_file("shrinks", bytes);
     let mut map = copy(&engine, &MmapOptions::new(), &file);
     for page in (0..bytes / PAGE).step_by(2) {
         map[page * PAGE] = 77;
     }
-    let mut other = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    let mut other = engine.map_anon(2 * MIN_MEMORY).unwrap();
     other.fill(1);
     engine.truncate(&file, 10 * PAGE as u64).unwrap();
     let mut gone = 0;
@@ -207,7 +207,7 @@ fn shared_and_private_maps_of_a_file_go_side_by_side() {
 fn system_calls_on_pages_in_swap() {
     let engine = engine();
     let before = engine.stats().resident_bytes;
-    let bytes = 3 * LEAST_MEMORY + 99;
+    let bytes = 3 * MIN_MEMORY + 99;
     let source = made_file("source", bytes);
     (&source).rewind().unwrap();
     let mut sink = made_file("sink", 0);
@@ -230,8 +230,8 @@ fn system_calls_on_pages_in_swap() {
     assert_eq!(map.read_at(&mut buffer, 3), Ok(bytes - 3));
     assert!((3..bytes).all(|at| buffer[at - 3] == byte_at(at)));
     // Pinned pages may be given to the kernel, whoever else lets go of them.
-    let one = map.pin(100..LEAST_MEMORY / 4).unwrap();
-    let other = map.pin(5000..LEAST_MEMORY / 8).unwrap();
+    let one = map.pin(100..MIN_MEMORY / 4).unwrap();
+    let other = map.pin(5000..MIN_MEMORY / 8).unwrap();
     drop(other);
     assert!((0..bytes).step_by(PAGE).all(|at| map[at] == byte_at(at)));
     // SAFETY: the bytes are the map's.
@@ -269,7 +269,7 @@ impl Read for Pressing<'_> {
 #[test]
 fn pages_kept_for_a_system_call_are_not_protected() {
     let engine = engine();
-    let bytes = 3 * LEAST_MEMORY;
+    let bytes = 3 * MIN_MEMORY;
     let source = made_file("pressing", 15 * PAGE);
     let mut map = engine.map_anon(bytes).unwrap();
     map.fill(0);

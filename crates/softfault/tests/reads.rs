@@ -22,7 +22,7 @@ const ALL: [Reads; 3] = [Reads::Direct, Reads::Cached, Reads::Auto];
 
 fn engine(reads: Reads) -> Engine {
     let builder = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(BUDGET)
         .reads(reads);
     builder.build().expect("an engine")
@@ -362,7 +362,7 @@ fn bytes_are_the_same_by_each() {
     for reads in ALL {
         for how in [AsyncReads::Auto, AsyncReads::IoUring, AsyncReads::Never] {
             let builder = Engine::builder()
-                .by_kernel(false)
+                .allow_kernel_maps(false)
                 .memory(BUDGET)
                 .reads(reads);
             let Ok(engine) = builder.async_reads(how).build() else {
@@ -468,7 +468,7 @@ fn the_environment_says_how_to_read() {
     const TEST: &str = "the_environment_says_how_to_read";
     if scenario().is_some() {
         let file = made_file("said", MIB);
-        let builder = || Engine::builder().by_kernel(false).memory(BUDGET);
+        let builder = || Engine::builder().allow_kernel_maps(false).memory(BUDGET);
         let engine = match builder().build() {
             Ok(engine) => engine,
             Err(error) => {
@@ -506,12 +506,15 @@ fn follow_in_child(scenario: &str) {
     let group = Path::new(group);
     fs::write(group.join("cgroup.procs"), "0").expect("joined");
     let file = File::open(path).expect("opened");
-    let engine = Engine::builder().by_kernel(false).build().expect("built");
+    let engine = Engine::builder()
+        .allow_kernel_maps(false)
+        .build()
+        .expect("built");
     let map = map(&engine, &file);
     let until = |budget: usize| {
         let budget = budget as u64;
         let end = std::time::Instant::now() + std::time::Duration::from_secs(300);
-        while engine.stats().memory_bytes != budget {
+        while engine.stats().budget_bytes != budget {
             assert!(std::time::Instant::now() < end, "{:?}", engine.stats());
             (0..map.len()).step_by(PAGE).for_each(|at| check(&map, at));
             map.advise(Advice::PageOut).expect("evicted");

@@ -4,7 +4,7 @@ mod files;
 mod twin;
 
 use files::made_file;
-use softfault::{Engine, LEAST_MEMORY, RemapOptions, Swap};
+use softfault::{Engine, MIN_MEMORY, RemapOptions, Swap};
 use softfault_oracle::Random;
 use std::io::ErrorKind;
 use twin::write_both;
@@ -18,7 +18,7 @@ fn play(engine: &AnyEngine, mut ours: Box<dyn Side>, mut kernel: Box<dyn Side>, 
             0 => ours.len() + drawn.below(2 * PAGE),
             1 => drawn.below(most),
             2 => ours.len() - drawn.below(ours.len().clamp(1, 3 * PAGE)),
-            _ => (ours.len() + drawn.below(LEAST_MEMORY)).min(most),
+            _ => (ours.len() + drawn.below(MIN_MEMORY)).min(most),
         };
         let len = len.clamp(1, most);
         let read_only = round % 5 == 0;
@@ -43,7 +43,7 @@ fn play(engine: &AnyEngine, mut ours: Box<dyn Side>, mut kernel: Box<dyn Side>, 
 
 #[test]
 fn bytes_are_as_with_the_kernel() {
-    let bytes = 3 * LEAST_MEMORY;
+    let bytes = 3 * MIN_MEMORY;
     let file = made_file("remapped", bytes);
     for engine in engines() {
         let before = engine.stats().resident_bytes;
@@ -62,7 +62,7 @@ fn it_grows_page_by_page_to_more_than_memory() {
     for engine in engines() {
         let before = engine.stats().resident_bytes;
         let mut map = engine.map_anon(PAGE);
-        let pages = 2 * LEAST_MEMORY / PAGE;
+        let pages = 2 * MIN_MEMORY / PAGE;
         for page in 1..=pages {
             map.write((page - 1) * PAGE, &page.to_le_bytes());
             assert!(map.remap((page + 1) * PAGE, may_move()));
@@ -81,8 +81,8 @@ fn it_grows_page_by_page_to_more_than_memory() {
 fn without_leave_to_move_it_stays_where_it_is() {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
     let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
+        .allow_kernel_maps(false)
+        .memory(MIN_MEMORY)
         .swap(swap);
     let engine = engine.build().unwrap();
     let mut map = engine.map_anon(MIB).unwrap();
@@ -127,8 +127,8 @@ fn locked_pages_stay_locked() {
         assert!(map.lock(true));
         for pages in [150, 40, 600, 80, 200] {
             assert!(map.remap(pages * PAGE, may_move()));
-            let mut other = engine.map_anon(2 * LEAST_MEMORY);
-            other.write(0, &vec![1; 2 * LEAST_MEMORY]);
+            let mut other = engine.map_anon(2 * MIN_MEMORY);
+            other.write(0, &vec![1; 2 * MIN_MEMORY]);
             let faults = engine.stats().faults;
             let mut bytes = vec![0; map.len().min(100 * PAGE)];
             map.read(0, &mut bytes);
@@ -148,8 +148,8 @@ fn locked_pages_stay_locked() {
 fn forks_have_the_map_where_it_was() {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
     let engine = Engine::builder()
-        .by_kernel(false)
-        .memory(4 * LEAST_MEMORY)
+        .allow_kernel_maps(false)
+        .memory(4 * MIN_MEMORY)
         .swap(swap);
     let engine = engine.build_soft().unwrap();
     let mut map = engine.map_anon(MIB).unwrap();
@@ -176,11 +176,11 @@ fn forks_have_the_map_where_it_was() {
 
 #[test]
 fn a_shared_file_grows_up_to_its_end() {
-    let engine = files::engine(LEAST_MEMORY);
+    let engine = files::engine(MIN_MEMORY);
     let file = made_file("shared", MIB);
     let options = softfault::MmapOptions::new().offset(5000).len(1000).clone();
     // SAFETY: nobody writes to the file.
-    let mut map = unsafe { options.map_with(&engine, &file) }.unwrap();
+    let mut map = unsafe { options.map_in(&engine, &file) }.unwrap();
     map.lock().unwrap();
     // SAFETY: nobody has a reference to its bytes.
     unsafe {

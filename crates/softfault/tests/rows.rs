@@ -19,7 +19,7 @@ const FILE: usize = 160 * MIB;
 
 fn engine(faults: Faults) -> Option<Engine> {
     let policies = "map=move".parse().unwrap();
-    let builder = Engine::builder().by_kernel(false).memory(MEMORY);
+    let builder = Engine::builder().allow_kernel_maps(false).memory(MEMORY);
     let builder = builder.policies(policies);
     match builder.faults(faults).build() {
         Ok(engine) => Some(engine),
@@ -67,7 +67,7 @@ fn moved_page(engine: &Engine, map: &Mmap) -> Option<usize> {
     for row in 0..FILE / ROW {
         let first = row * ROW / PAGE;
         check(map, first..first + 1);
-        let now = engine.stats().rows_moved;
+        let now = engine.stats().thp_moved;
         check(map, first + 1..first + ROW / PAGE);
         if now > rows && row > FILE / ROW / 2 {
             return Some(first + 17);
@@ -98,16 +98,16 @@ fn a_scan_shows_the_file_and_keeps_the_budget() {
         most = most.max(proc::status("RssAnon"));
     }
     let Stats {
-        rows_moved,
-        rows_split,
+        thp_moved,
+        thp_split,
         peak_bytes,
         ..
     } = engine.stats();
     assert!(peak_bytes as usize <= MEMORY);
     assert!(most <= before + MEMORY, "{before} {most}");
     if has_huge_pages() {
-        assert!(rows_moved > 0);
-        assert_eq!(rows_split, 0);
+        assert!(thp_moved > 0);
+        assert_eq!(thp_split, 0);
     }
 }
 
@@ -183,7 +183,7 @@ fn a_child_reads_memory_that_its_parent_moved_and_the_parent_goes_on() {
     let engine = engine(Faults::Signals).unwrap();
     let map = map(&engine, &file);
     check(&map, 0..FILE / PAGE / 2);
-    let before = engine.stats().rows_moved;
+    let before = engine.stats().thp_moved;
     let status = forked(|| {
         check(&map, 0..FILE / PAGE);
         0
@@ -191,7 +191,7 @@ fn a_child_reads_memory_that_its_parent_moved_and_the_parent_goes_on() {
     assert_eq!(status, 0);
     check(&map, 0..FILE / PAGE);
     if has_huge_pages() {
-        let after = engine.stats().rows_moved;
+        let after = engine.stats().thp_moved;
         assert!(0 < before && before < after, "{before} {after}");
     }
 }

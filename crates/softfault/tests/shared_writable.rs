@@ -116,7 +116,9 @@ fn a_file_that_was_read_before_is_written_to() {
     let _alone = alone();
     let scratch = ones("read-before");
     let builder = Engine::builder().memory(16 << 20).small_maps(0);
-    let builder = builder.by_kernel(false).coherence(Coherence::Engine);
+    let builder = builder
+        .allow_kernel_maps(false)
+        .coherence(Coherence::Engine);
     let engine = builder.build().unwrap();
     let file = scratch.open();
     // Before, its time stamps do not tell versions apart, and no map finds the window of another.
@@ -163,7 +165,7 @@ fn engines_whose_windows_stay_theirs_see_it_in_new_maps() {
     let scratch = ones("stay");
     let file = scratch.open();
     let builders = [
-        Engine::builder().by_kernel(false),
+        Engine::builder().allow_kernel_maps(false),
         Engine::builder().reads(Reads::Direct),
         Engine::builder().on_truncate(OnTruncate::Zeros),
     ];
@@ -236,7 +238,7 @@ fn maps_of_the_kernel_are_counted() {
     let mut stack = MmapOptions::new()
         .stack()
         .len(64 << 10)
-        .map_anon_with(&engine)
+        .map_anon_in(&engine)
         .unwrap();
     stack[5] = 1;
     assert!(!stack.is_managed());
@@ -256,7 +258,7 @@ fn maps_of_the_kernel_are_counted() {
     let mut in_place = MmapOptions::new()
         .stack()
         .len(PAGE)
-        .map_anon_with(&engine)
+        .map_anon_in(&engine)
         .unwrap();
     in_place[0] = 9;
     let start = in_place.as_ptr();
@@ -268,7 +270,7 @@ fn maps_of_the_kernel_are_counted() {
     match MmapOptions::new()
         .huge(Some(21))
         .len(2 << 20)
-        .map_anon_with(&engine)
+        .map_anon_in(&engine)
     {
         Ok(mut map) => map[0] = 1,
         Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOMEM), "{error}"),
@@ -313,7 +315,7 @@ fn behind_the_end_is_an_error() {
     let mut options = MmapOptions::new();
     options.len((PAGES + 4) * PAGE);
     // SAFETY: nobody else has the file.
-    let mut map = unsafe { options.map_mut_with(&engine, &file) }.unwrap();
+    let mut map = unsafe { options.map_mut_in(&engine, &file) }.unwrap();
     map[PAGES * PAGE - 1] = 4;
     map.populate(..PAGES * PAGE).unwrap();
     assert!(map.populate(..).is_err());

@@ -4,7 +4,7 @@ mod child;
 mod files;
 
 use files::{byte_at, check, made_file, map};
-use softfault::{Advice, AsyncReads, Engine, LEAST_MEMORY, Mmap};
+use softfault::{Advice, AsyncReads, Engine, MIN_MEMORY, Mmap};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Store, StoreError};
 use std::os::fd::AsRawFd;
@@ -330,8 +330,8 @@ fn a_handler_may_touch_maps_at_any_interruption() {
     let built = AtomicUsize::new(0);
     disturb(1000, |round| {
         let nested = Engine::builder()
-            .by_kernel(false)
-            .memory(LEAST_MEMORY)
+            .allow_kernel_maps(false)
+            .memory(MIN_MEMORY)
             .within(&engine);
         if let Ok(nested) = nested.async_reads(AsyncReads::Never).build() {
             built.fetch_add(1, SeqCst);
@@ -472,7 +472,7 @@ fn a_later_handler_stays_in_front_where_it_is_trusted() {
     }
     let file = made_file("later", 1 << 20);
     let trusting = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(8 << 20)
         .trust_signal_handlers(true);
     let trusting = trusting.build().unwrap();

@@ -83,7 +83,7 @@ fn the_handler_keeps_to_its_bound() {
         (AsyncReads::Never, "retry=held+miss=both"),
     ] {
         let engine = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(8 << 20)
             .async_reads(how.0);
         let policies = how.1.parse().unwrap();

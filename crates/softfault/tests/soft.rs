@@ -6,7 +6,7 @@ mod files;
 
 use files::{byte_at, made_file};
 use softfault::soft::SoftEngine;
-use softfault::{Advice, Engine, FaultError, LEAST_MEMORY};
+use softfault::{Advice, Engine, FaultError, MIN_MEMORY};
 use std::fs::File;
 use std::io::ErrorKind;
 
@@ -14,9 +14,9 @@ const PAGE: usize = 4096;
 
 fn engine(memory: usize) -> SoftEngine {
     let builder = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(memory)
-        .most_memory(4 * memory);
+        .max_memory(4 * memory);
     builder.build_soft().unwrap()
 }
 
@@ -26,9 +26,9 @@ fn file(bytes: usize) -> File {
 
 #[test]
 fn a_file_larger_than_the_budget_shows_its_bytes() {
-    let bytes = 3 * LEAST_MEMORY + 1234;
+    let bytes = 3 * MIN_MEMORY + 1234;
     let file = file(bytes);
-    let engine = engine(LEAST_MEMORY);
+    let engine = engine(MIN_MEMORY);
     let map = engine.map(&file).unwrap();
     assert_eq!(map.len(), bytes);
     std::thread::scope(|scope| {
@@ -49,14 +49,14 @@ fn a_file_larger_than_the_budget_shows_its_bytes() {
     });
     assert_eq!(map.read_at(&mut [0; 10], bytes + 5), Ok(0));
     let stats = engine.stats();
-    assert!(stats.peak_bytes <= LEAST_MEMORY as u64, "{stats:?}");
+    assert!(stats.peak_bytes <= MIN_MEMORY as u64, "{stats:?}");
     assert!(stats.evicted > 0 && stats.major_faults > 0, "{stats:?}");
 }
 
 #[test]
 fn pinned_pages_stay() {
-    let file = file(2 * LEAST_MEMORY);
-    let engine = engine(LEAST_MEMORY);
+    let file = file(2 * MIN_MEMORY);
+    let engine = engine(MIN_MEMORY);
     let map = engine.map(&file).unwrap();
     let pinned = map.pin(3 * PAGE + 5..9 * PAGE).unwrap();
     for at in (0..map.len()).step_by(PAGE) {
@@ -82,10 +82,10 @@ fn pinned_pages_stay() {
 /// Half of the budget can be pinned: so a quarter as often as it was let go.
 #[test]
 fn a_pin_that_ended_counts_no_more() {
-    let file = file(2 * LEAST_MEMORY);
-    let engine = engine(LEAST_MEMORY);
+    let file = file(2 * MIN_MEMORY);
+    let engine = engine(MIN_MEMORY);
     let map = engine.map(&file).unwrap();
-    let quarter = LEAST_MEMORY / 4;
+    let quarter = MIN_MEMORY / 4;
     for round in 0..8 {
         let pinned = map.pin(round * quarter..(round + 1) * quarter);
         assert_eq!(pinned.map(|pinned| pinned.len()), Ok(quarter), "{round}");
@@ -97,7 +97,7 @@ fn two_maps_of_a_file_share_its_pages_and_a_third_finds_them() {
     let file = file(64 * PAGE);
     // A file that has just changed may change again within one time stamp.
     std::thread::sleep(std::time::Duration::from_millis(60));
-    let engine = engine(LEAST_MEMORY);
+    let engine = engine(MIN_MEMORY);
     let (one, two) = (engine.map(&file).unwrap(), engine.map(&file).unwrap());
     one.advise(Advice::Random).unwrap();
     one.read_at(&mut [0; PAGE], 10 * PAGE).unwrap();
@@ -111,7 +111,7 @@ fn two_maps_of_a_file_share_its_pages_and_a_third_finds_them() {
 
 #[test]
 fn anonymous_memory_is_zeros_until_written_and_given_back() {
-    let engine = engine(LEAST_MEMORY);
+    let engine = engine(MIN_MEMORY);
     let before = engine.stats().resident_bytes;
     let map = engine.map_anon(300 * PAGE + 17).unwrap();
     let mut buffer = [1; 3 * PAGE];
@@ -131,8 +131,8 @@ fn anonymous_memory_is_zeros_until_written_and_given_back() {
 
 #[test]
 fn a_budget_that_is_full_is_an_error_and_loses_nothing() {
-    let engine = engine(LEAST_MEMORY);
-    let map = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    let engine = engine(MIN_MEMORY);
+    let map = engine.map_anon(2 * MIN_MEMORY).unwrap();
     let mut written = 0;
     let error = loop {
         match map.write_at(&[written as u8 | 1], written * PAGE) {
@@ -141,7 +141,7 @@ fn a_budget_that_is_full_is_an_error_and_loses_nothing() {
         }
     };
     assert_eq!(error, FaultError::NoMemory);
-    assert!(written * PAGE > LEAST_MEMORY / 2, "{written} pages");
+    assert!(written * PAGE > MIN_MEMORY / 2, "{written} pages");
     let mut byte = [0];
     for page in 0..written {
         map.read_at(&mut byte, page * PAGE).unwrap();
@@ -152,7 +152,7 @@ fn a_budget_that_is_full_is_an_error_and_loses_nothing() {
 #[test]
 fn a_fork_is_a_snapshot_of_one_moment() {
     let file = file(40 * PAGE);
-    let engine = engine(2 * LEAST_MEMORY);
+    let engine = engine(2 * MIN_MEMORY);
     let (map, anon) = (
         engine.map(&file).unwrap(),
         engine.map_anon(50 * PAGE).unwrap(),
@@ -184,8 +184,8 @@ fn a_fork_is_a_snapshot_of_one_moment() {
 
 #[test]
 fn a_fork_that_cannot_be_paid_for_is_refused_and_leaves_nothing() {
-    let engine = engine(LEAST_MEMORY);
-    let anon = engine.map_anon(LEAST_MEMORY * 5 / 8).unwrap();
+    let engine = engine(MIN_MEMORY);
+    let anon = engine.map_anon(MIN_MEMORY * 5 / 8).unwrap();
     for at in (0..anon.len()).step_by(PAGE) {
         anon.write_at(&[3], at).unwrap();
     }
@@ -198,15 +198,15 @@ fn a_fork_that_cannot_be_paid_for_is_refused_and_leaves_nothing() {
 #[test]
 fn a_budget_of_another_engine_cannot_pay() {
     let Ok(parent) = Engine::builder()
-        .by_kernel(false)
-        .memory(2 * LEAST_MEMORY)
+        .allow_kernel_maps(false)
+        .memory(2 * MIN_MEMORY)
         .build()
     else {
         return; // userfaultfd is closed here
     };
     let nested = Engine::builder()
-        .by_kernel(false)
-        .memory(LEAST_MEMORY)
+        .allow_kernel_maps(false)
+        .memory(MIN_MEMORY)
         .within(&parent);
     let refused = nested.build_soft().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
@@ -215,7 +215,7 @@ fn a_budget_of_another_engine_cannot_pay() {
 #[test]
 fn a_child_of_fork_is_told_and_harms_nobody() {
     let file = file(PAGE);
-    let engine = engine(LEAST_MEMORY);
+    let engine = engine(MIN_MEMORY);
     let map = engine.map(&file).unwrap();
     map.read_at(&mut [0], 0).unwrap();
     let mut both = Some((map, engine));
@@ -234,7 +234,7 @@ fn a_child_of_fork_is_told_and_harms_nobody() {
 /// Addresses are used again: a fork that is older than a map has at its place the bytes of the map before it.
 #[test]
 fn a_fork_knows_no_map_that_is_younger() {
-    let engine = engine(LEAST_MEMORY);
+    let engine = engine(MIN_MEMORY);
     let first = engine.map_anon(3 * PAGE).unwrap();
     first.write_at(b"first", 0).unwrap();
     let old_file = engine.map(&file(3 * PAGE)).unwrap();
@@ -260,7 +260,7 @@ fn a_fork_knows_no_map_that_is_younger() {
 /// Engines give out the same addresses.
 #[test]
 fn a_fork_knows_no_map_of_another_engine() {
-    let engines = [engine(LEAST_MEMORY), engine(LEAST_MEMORY)];
+    let engines = [engine(MIN_MEMORY), engine(MIN_MEMORY)];
     let file = file(3 * PAGE);
     let files = engines.each_ref().map(|engine| engine.map(&file).unwrap());
     let maps = (engines.each_ref()).map(|engine| engine.map_anon(3 * PAGE).unwrap());
@@ -282,7 +282,9 @@ mod huge {
     const HUGE: usize = 2 << 20;
 
     fn engine(pages: usize) -> SoftEngine {
-        let builder = Engine::builder().by_kernel(false).memory(LEAST_MEMORY);
+        let builder = Engine::builder()
+            .allow_kernel_maps(false)
+            .memory(MIN_MEMORY);
         builder.huge_pages(pages * HUGE).build_soft().unwrap()
     }
 
@@ -304,9 +306,9 @@ mod huge {
         assert_eq!(second.read_at(&mut bytes, 4 * HUGE - 2), Ok(2));
         assert_eq!(bytes[..2], [0, 0]);
         // Nothing of it is the budget's.
-        engine.set_memory(LEAST_MEMORY).unwrap();
+        engine.set_memory(MIN_MEMORY).unwrap();
 
-        memory.punch(0..HUGE).unwrap();
+        memory.punch_hole(0..HUGE).unwrap();
         assert_eq!(fork.read_huge_at(&first, &mut bytes, 5), Ok(6));
         assert_eq!(bytes, [0; 6]);
         memory.truncate(HUGE).unwrap();
@@ -347,7 +349,7 @@ mod huge {
         }
         let small = std::thread::Builder::new().stack_size(128 << 10);
         std::thread::scope(|scope| {
-            let punched = small.spawn_scoped(scope, || memory.punch(0..HUGE));
+            let punched = small.spawn_scoped(scope, || memory.punch_hole(0..HUGE));
             punched.unwrap().join().unwrap().unwrap();
         });
         assert_eq!(memory.resident_bytes(), 0);
@@ -372,7 +374,7 @@ mod huge {
         let mut bytes = vec![1; 2 * HUGE];
         assert_eq!(map.read_at(&mut bytes, 0), Ok(2 * HUGE));
         assert!(bytes.iter().all(|&byte| byte == 0));
-        let without = super::engine(LEAST_MEMORY).huge_file(HUGE);
+        let without = super::engine(MIN_MEMORY).huge_file(HUGE);
         assert_eq!(
             without.err().map(|error| error.kind()),
             Some(ErrorKind::InvalidInput)
@@ -399,7 +401,7 @@ fn a_threads_last_destructors_reach_the_bytes() {
         static LAST: RefCell<Option<Reads>> = const { RefCell::new(None) };
     }
 
-    let engine = engine(LEAST_MEMORY);
+    let engine = engine(MIN_MEMORY);
     let (sender, answers) = channel();
     std::thread::spawn(move || {
         let map = engine.map_anon(2 * PAGE).unwrap();

@@ -93,7 +93,7 @@ fn steal(own: &[&File], foreign: &File, reads: &AtomicU64, over: &AtomicBool) {
 
 fn maps(how: AsyncReads) {
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(BUDGET)
         .async_reads(how);
     let engine = engine.build().unwrap();
@@ -141,7 +141,10 @@ fn maps_show_their_files() {
 fn swaps(compression: Compression) {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(2 * BYTES as u64);
     let swap = swap.compression(compression);
-    let engine = Engine::builder().by_kernel(false).memory(BUDGET).swap(swap);
+    let engine = Engine::builder()
+        .allow_kernel_maps(false)
+        .memory(BUDGET)
+        .swap(swap);
     let engine = engine.build().unwrap();
     let foreign = foreign();
     let mut memory = engine.map_anon(BYTES).unwrap();
@@ -197,7 +200,7 @@ fn a_child_reads_inherited_memory() {
     }
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(2 * BYTES as u64);
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(BUDGET)
         .swap(swap)
         .build()

@@ -29,7 +29,11 @@ fn reads_go_straight_to_the_kernel() {
     assert_eq!(CALLS.swap(0, SeqCst), 1, "it is taken over");
     for reads in [Reads::Direct, Reads::Cached] {
         let builder = Engine::builder().memory(BUDGET).reads(reads);
-        let engine = builder.by_kernel(false).small_maps(0).build().unwrap();
+        let engine = builder
+            .allow_kernel_maps(false)
+            .small_maps(0)
+            .build()
+            .unwrap();
         let file = made_file("straight", BYTES);
         // SAFETY: nobody writes to the file.
         let map = unsafe { engine.map(&file) }.unwrap();

@@ -55,9 +55,9 @@ impl Scene {
     fn over(soft: bool, slots: usize, pages: usize) -> Self {
         let device = Failing::new(slots);
         let builder = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(MEMORY)
-            .most_memory(MEMORY);
+            .max_memory(MEMORY);
         // SAFETY: it returns the written bytes, or an error.
         let builder = unsafe { builder.swap_device(device.clone()) };
         let engine = match soft {
@@ -141,7 +141,11 @@ impl Scene {
 /// the soft ones.
 fn over_both(test: impl Fn(bool)) {
     test(true);
-    match Engine::builder().by_kernel(false).memory(MEMORY).build() {
+    match Engine::builder()
+        .allow_kernel_maps(false)
+        .memory(MEMORY)
+        .build()
+    {
         Ok(_) => test(false),
         Err(closed) => println!("{closed}"),
     }
@@ -170,7 +174,11 @@ fn a_read_that_fails_is_an_error_of_that_touch_and_of_no_other() {
 fn a_touch_whose_read_fails_is_a_sigbus() {
     let name = "a_touch_whose_read_fails_is_a_sigbus";
     if child::scenario().is_none() {
-        if let Err(closed) = Engine::builder().by_kernel(false).memory(MEMORY).build() {
+        if let Err(closed) = Engine::builder()
+            .allow_kernel_maps(false)
+            .memory(MEMORY)
+            .build()
+        {
             println!("{closed}");
             return;
         }

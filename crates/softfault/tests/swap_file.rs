@@ -210,7 +210,7 @@ fn space_that_nobody_has_goes_back_to_the_disk() {
 fn engines_report_their_swap() {
     let swap = Swap::in_dir(disk());
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .swap(swap.clone());
     let engine = engine.build_soft().unwrap();
@@ -221,13 +221,13 @@ fn engines_report_their_swap() {
     );
     assert!(stats.direct);
     let none = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .build_soft()
         .unwrap();
     assert!(none.stats().swap.is_none());
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .swap(swap.bytes(1 << 20));
     match engine.build() {
@@ -240,7 +240,7 @@ fn engines_report_their_swap() {
 fn a_directory_that_is_none_is_an_error_of_the_builder() {
     let nowhere = disk().join("nowhere");
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .swap(Swap::in_dir(&nowhere));
     let Err(error) = engine.build_soft() else {
@@ -256,7 +256,7 @@ fn anonymous_memory_comes_back_from_either_kind() {
         const PAGES: usize = (48 << 20) / PAGE;
         let swap = Swap::in_dir(disk()).compression(compression);
         let engine = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(16 << 20)
             .swap(swap);
         let engine = engine.build_soft().unwrap();

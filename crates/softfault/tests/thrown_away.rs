@@ -6,7 +6,7 @@ mod files;
 
 use each_way::alone;
 use files::{byte_at, made_file, map};
-use softfault::{Compression, Engine, LEAST_MEMORY, Swap};
+use softfault::{Compression, Engine, MIN_MEMORY, Swap};
 use softfault_engine::policy::{MissAccounting, Policies};
 
 const PAGE: usize = 4096;
@@ -26,7 +26,9 @@ fn engine() -> Engine {
 
 fn engine_with(compression: Compression) -> Engine {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
-    let builder = Engine::builder().by_kernel(false).memory(LEAST_MEMORY);
+    let builder = Engine::builder()
+        .allow_kernel_maps(false)
+        .memory(MIN_MEMORY);
     builder.swap(swap.compression(compression)).build().unwrap()
 }
 
@@ -65,8 +67,8 @@ fn a_file_is_read_again() {
         },
     ] {
         let builder = Engine::builder()
-            .by_kernel(false)
-            .memory(LEAST_MEMORY)
+            .allow_kernel_maps(false)
+            .memory(MIN_MEMORY)
             .policies(policies);
         let engine = builder.build().unwrap();
         let map = map(&engine, &file);
@@ -82,15 +84,12 @@ fn a_file_is_read_again() {
             if taken && advice == libc::MADV_DONTNEED {
                 // It was resident before and is again.
                 let now = engine.stats().resident_bytes;
-                assert!(
-                    now <= resident.max(LEAST_MEMORY as u64),
-                    "{now}, {resident}"
-                );
+                assert!(now <= resident.max(MIN_MEMORY as u64), "{now}, {resident}");
             }
         }
         // A page is evicted and counted as ever.
         madvise(&map, libc::MADV_DONTNEED);
-        engine.set_memory(LEAST_MEMORY).unwrap();
+        engine.set_memory(MIN_MEMORY).unwrap();
         check_all(&map, -2);
         drop(map);
     }
@@ -200,7 +199,7 @@ fn private_memory_in_swap_comes_back_and_locked_pages_stay_counted() {
 
 fn swap_comes_back(engine: &Engine) {
     let before = engine.stats().resident_bytes;
-    let mut anon = engine.map_anon(3 * LEAST_MEMORY).unwrap();
+    let mut anon = engine.map_anon(3 * MIN_MEMORY).unwrap();
     let pages = anon.len() / PAGE;
     for round in 1..4_u8 {
         for page in 0..pages {
@@ -281,7 +280,7 @@ fn memory_goes_to_swap_while_it_is_thrown_away() {
 
 /// A thread writes more than there is memory for, and another throws some of it away all the time.
 fn thrown_away_at_once(engine: &Engine) {
-    let mut anon = engine.map_anon(2 * LEAST_MEMORY).unwrap();
+    let mut anon = engine.map_anon(2 * MIN_MEMORY).unwrap();
     let (start, bytes) = (anon.as_mut_ptr() as usize, anon.len());
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {

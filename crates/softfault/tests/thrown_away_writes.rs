@@ -6,7 +6,7 @@ mod each_way;
 mod write_scene;
 
 use each_way::alone;
-use softfault::{LEAST_MEMORY, MmapMut};
+use softfault::{MIN_MEMORY, MmapMut};
 use std::ops::Range;
 use write_scene::{PAGE, Scratch, byte, engine, word_of, write};
 
@@ -48,7 +48,7 @@ fn pages_with_expected_writes_may_be_gone() {
     }
     const PAGES: usize = 64 * FOLIO;
     let scratch = Scratch::new("expected", PAGES * PAGE);
-    let engine = engine(2 * LEAST_MEMORY);
+    let engine = engine(2 * MIN_MEMORY);
     let mut map = write(&engine, &scratch.open());
     (0..FOLIO).for_each(|page| map[page * PAGE] = 77);
     for folio in (FOLIO..PAGES).step_by(FOLIO) {
@@ -76,7 +76,7 @@ fn flushed_pages_may_be_gone() {
     }
     const PAGES: usize = 20 * FOLIO;
     let scratch = Scratch::new("flushed", PAGES * PAGE);
-    let engine = engine(2 * LEAST_MEMORY);
+    let engine = engine(2 * MIN_MEMORY);
     let mut map = write(&engine, &scratch.open());
     // Not in order: nothing is expected.
     let pages = || (0..PAGES).rev().step_by(3);
@@ -99,9 +99,9 @@ fn evicted_pages_may_be_gone() {
     if !alone("evicted_pages_may_be_gone") {
         return;
     }
-    const PAGES: usize = 4 * LEAST_MEMORY / PAGE;
+    const PAGES: usize = 4 * MIN_MEMORY / PAGE;
     let scratch = Scratch::new("evicted", PAGES * PAGE);
-    let engine = engine(LEAST_MEMORY);
+    let engine = engine(MIN_MEMORY);
     let mut map = write(&engine, &scratch.open());
     for page in (0..PAGES).rev() {
         map[page * PAGE] = 77;

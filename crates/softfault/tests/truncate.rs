@@ -149,7 +149,7 @@ fn past_the_new_end_the_users_handler_gets_the_address() {
 fn zeros_if_asked_for() {
     let file = made_file("zero", 4 << 20);
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .on_truncate(OnTruncate::Zeros)
         .build()

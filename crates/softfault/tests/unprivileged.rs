@@ -97,7 +97,7 @@ fn an_ordinary_user_maps_files_larger_than_the_budget() {
 
 fn everything(file: &File, how: AsyncReads) {
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(8 << 20)
         .async_reads(how);
     let engine = engine.build().unwrap();

@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 fn builder(policies: &str) -> Builder {
     let policies: Policies = policies.parse().unwrap();
     Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(8 * MIB)
         .policies(policies)
 }

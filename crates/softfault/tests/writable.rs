@@ -51,7 +51,7 @@ fn all_maps_of_the_engine_see_it_at_once() {
     let mut part = MmapOptions::new();
     part.offset(5 * PAGE as u64 + 100).len(3 * PAGE);
     // SAFETY: written bytes are looked for.
-    let mut part = unsafe { part.map_mut_with(&engine, &file) }.unwrap();
+    let mut part = unsafe { part.map_mut_in(&engine, &file) }.unwrap();
     assert!(seen.is_managed());
     map[5 * PAGE + 101] = 1;
     part[2] = 2;
@@ -387,7 +387,7 @@ fn a_file_that_others_make_longer_is_reached_by_its_maps() {
     let file = scratch.open();
     let mut all = MmapOptions::new();
     // SAFETY: written bytes are looked for.
-    let mut map = unsafe { all.len(ROOM).map_mut_with(&engine, &file) }.unwrap();
+    let mut map = unsafe { all.len(ROOM).map_mut_in(&engine, &file) }.unwrap();
     assert!(map.is_managed());
     map[10 * PAGE + 4] = 1;
     assert_eq!(map.write_at(&[2], 11 * PAGE), Err(FaultError::BeyondEnd));

@@ -88,10 +88,10 @@ fn maps_of_another_engine_see_a_store_when_they_read_again() {
         let scratch = Scratch::new("other", PAGES * PAGE);
         let file = scratch.open();
         let other = Engine::builder().memory(16 << 20).small_maps(0);
-        let other = other.by_kernel(false).build().unwrap();
+        let other = other.allow_kernel_maps(false).build().unwrap();
         let seen = read(&other, &file);
         // SAFETY: written bytes are looked for.
-        let private = unsafe { MmapOptions::new().map_copy_with(&other, &file) }.unwrap();
+        let private = unsafe { MmapOptions::new().map_copy_in(&other, &file) }.unwrap();
         let before = [byte(&seen, AT), byte(&private, AT)];
         let engine = of(coherence);
         // SAFETY: as above.

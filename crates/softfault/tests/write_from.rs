@@ -277,7 +277,7 @@ fn a_map_that_has_no_room_is_made_anew_if_it_is_the_only_one() {
     let mut part = MmapOptions::new();
     part.offset(2 * PAGE as u64).len(PAGE);
     // SAFETY: written bytes are looked for.
-    let mut part = unsafe { part.map_mut_with(&engine, &file) }.unwrap();
+    let mut part = unsafe { part.map_mut_in(&engine, &file) }.unwrap();
     part.set_len(&file, 2 * PAGE).unwrap();
     part[2 * PAGE - 1] = 7;
     part.flush().unwrap();

@@ -2,7 +2,7 @@
 
 ``softfault.mmap`` has the interface of ``mmap.mmap``, and ``softfault.memmap`` that of ``numpy.memmap``. Their pages are
 read when they are touched, and the pages that the engine serves never exceed the budget. By default the kernel maps small
-files, and files in the page cache, itself, outside of the budget; ``Engine(by_kernel=False)`` forbids it:
+files, and files in the page cache, itself, outside of the budget; ``Engine(allow_kernel_maps=False)`` forbids it:
 
 >>> import os, tempfile
 >>> import softfault

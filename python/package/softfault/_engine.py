@@ -48,7 +48,7 @@ class Engine:
     >>> with softfault.Engine(memory="64M") as engine:
     ...     softfault.current_engine() is engine
     True
-    >>> engine.stats()["memory_bytes"] in (0, 64 << 20)
+    >>> engine.stats()["budget_bytes"] in (0, 64 << 20)
     True
 
     The maps live on after the block. A child of fork has an engine of its own, with the same budget.
@@ -59,26 +59,26 @@ class Engine:
         memory=None,
         swap=None,
         *,
-        most_memory=None,
+        max_memory=None,
         compression=None,
         reads=None,
         coherence=None,
         faults=None,
-        by_kernel=None,
+        allow_kernel_maps=None,
         small_maps=None,
         fallback="kernel",
     ):
         directory, size = _swap(swap)
         self._native = native.Engine(
             memory=_size(memory),
-            most_memory=_size(most_memory),
+            max_memory=_size(max_memory),
             swap=directory,
             swap_bytes=size,
             compression=compression,
             reads=reads,
             coherence=coherence,
             faults=faults,
-            by_kernel=by_kernel,
+            allow_kernel_maps=allow_kernel_maps,
             small_maps=_size(small_maps),
             fallback=fallback,
         )
@@ -149,7 +149,7 @@ class Engine:
 
     def __repr__(self):
         stats = self.stats()
-        return f"<softfault.Engine memory={stats['memory_bytes']} resident={stats.get('resident_bytes', 0)}>"
+        return f"<softfault.Engine memory={stats['budget_bytes']} resident={stats.get('resident_bytes', 0)}>"
 
 
 #: The engines whose ``with`` blocks the context is in, the innermost last.

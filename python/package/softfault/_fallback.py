@@ -23,7 +23,7 @@ class Engine:
         pass
 
     def stats(self):
-        return {"memory_bytes": self._memory or 0, "kernel_fallback": True}
+        return {"budget_bytes": self._memory or 0, "kernel_fallback": True}
 
 
 def _in_steps(size, step):
@@ -108,7 +108,7 @@ def set_current(_function):
     pass
 
 
-def get_in_front():
+def reinstall_handler():
     pass
 
 

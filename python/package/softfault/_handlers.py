@@ -16,7 +16,7 @@ import signal
 from ._native_or_fallback import native
 
 
-def _in_front_after(module, name):
+def _reinstall_after(module, name):
     function = getattr(module, name)
 
     @functools.wraps(function)
@@ -24,7 +24,7 @@ def _in_front_after(module, name):
         try:
             return function(*arguments, **named)
         finally:
-            native.get_in_front()
+            native.reinstall_handler()
 
     setattr(module, name, wrapped)
 
@@ -45,4 +45,4 @@ def _install():
 
     signal.pthread_sigmask = _without_sigbus(signal.pthread_sigmask)
     for module, name in ((faulthandler, "enable"), (faulthandler, "disable"), (signal, "signal")):
-        _in_front_after(module, name)
+        _reinstall_after(module, name)

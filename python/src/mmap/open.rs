@@ -184,7 +184,7 @@ impl Arguments {
     }
 
     fn anonymous(&self, engine: &Engine) -> io::Result<Memory> {
-        let map = self.options(self.length).map_anon_with(engine)?;
+        let map = self.options(self.length).map_anon_in(engine)?;
         self.protected(map.into())
     }
 
@@ -197,16 +197,16 @@ impl Arguments {
         let file = file.as_raw_fd();
         if self.is_private() {
             // SAFETY: the interpreter has copies of the bytes and pointers to them, and no references.
-            let map = unsafe { options.map_copy_with(engine, file) }?;
+            let map = unsafe { options.map_copy_in(engine, file) }?;
             return self.protected(map.into());
         }
         if self.prot & libc::PROT_WRITE != 0 {
             // SAFETY: the same.
-            let map = unsafe { options.map_mut_with(engine, file) }?;
+            let map = unsafe { options.map_mut_in(engine, file) }?;
             return Ok(Memory::Served(Box::new(map.into())));
         }
         // SAFETY: the same.
-        let map = unsafe { options.map_with(engine, file) }?;
+        let map = unsafe { options.map_in(engine, file) }?;
         Ok(Memory::Served(Box::new(map.into())))
     }
 

@@ -58,7 +58,7 @@ def main():
     if sys.argv[1] == "engine":
         test_mmap.mmap = types.SimpleNamespace(**vars(softfault))
         test_mmap.mmap.mmap = Private
-        engine = softfault.Engine(memory="32M", by_kernel=False, small_maps=0, coherence="engine")
+        engine = softfault.Engine(memory="32M", allow_kernel_maps=False, small_maps=0, coherence="engine")
     result = Outcomes()
     with tempfile.TemporaryDirectory() as directory, engine:
         os.chdir(directory)

@@ -29,7 +29,7 @@ class Outcomes:
 def main():
     engine = contextlib.nullcontext()
     if sys.argv[1] == "engine":
-        engine = softfault.Engine(memory="32M", by_kernel=False, small_maps=0, coherence="engine")
+        engine = softfault.Engine(memory="32M", allow_kernel_maps=False, small_maps=0, coherence="engine")
     outcomes = Outcomes()
     with engine, contextlib.redirect_stdout(sys.stderr):
         pytest.main(["-q", "-p", "no:cacheprovider", "--noconftest", "--pyargs", f"{sys.argv[2]}.tests.test_memmap"], plugins=[outcomes])

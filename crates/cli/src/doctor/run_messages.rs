@@ -5,7 +5,7 @@ use super::child::try_in_child;
 use super::machine;
 use super::place::PAGE;
 use super::userfaultfd;
-use softfault::{Engine, Faults, LEAST_MEMORY};
+use softfault::{Engine, Faults, MIN_MEMORY};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -56,7 +56,9 @@ fn messages() -> Tried {
 fn serve() -> io::Result<()> {
     // SAFETY: ends this process, a child, if nobody serves the fault.
     unsafe { libc::alarm(SECONDS) };
-    let engine = Engine::builder().memory(LEAST_MEMORY).by_kernel(false);
+    let engine = Engine::builder()
+        .memory(MIN_MEMORY)
+        .allow_kernel_maps(false);
     let engine = engine.faults(Faults::Messages).build()?;
     let mut memory = engine.map_anon(16 * PAGE)?;
     File::open("/dev/zero")?.read_exact(&mut memory)?;

@@ -3,7 +3,7 @@
 use super::check::{Check, Tried, Whereabouts};
 use super::place::{PAGE, Place, contents};
 use softfault::store::QueueKind;
-use softfault::{Engine, LEAST_MEMORY};
+use softfault::{Engine, MIN_MEMORY};
 use std::io;
 
 pub const CHECK: Check = Check {
@@ -23,7 +23,9 @@ pub const NAME: &str = "served-fault";
 fn serve(place: &Place) -> io::Result<String> {
     let file = place.file()?;
     // So small a file would be mapped by the kernel.
-    let engine = Engine::builder().memory(LEAST_MEMORY).by_kernel(false);
+    let engine = Engine::builder()
+        .memory(MIN_MEMORY)
+        .allow_kernel_maps(false);
     let engine = engine.build()?;
     // SAFETY: the file has no name, so nobody else writes to it.
     let map = unsafe { engine.map(&file) }?;

@@ -211,7 +211,7 @@ impl<'a> Lab<'a> {
             &job,
             &counters,
             group.as_ref(),
-            plan.give_up,
+            plan.timeout,
             self.interrupt,
             &|| progress::show(&bar, &counters, threads, huge),
         )?;

@@ -71,12 +71,12 @@ impl Drop for Guard<'_> {
 const CHECK: Duration = Duration::from_secs(60);
 
 /// Runs `job` in `group` and calls `tick` ten times a second meanwhile. A child that has not ended after
-/// `give_up` is killed; one whose run is over then, and that only checks what it did, has as long again, or [`CHECK`].
+/// `timeout` is killed; one whose run is over then, and that only checks what it did, has as long again, or [`CHECK`].
 pub fn run(
     job: &Job,
     counters: &Counters,
     group: Option<&Group>,
-    give_up: Duration,
+    timeout: Duration,
     interrupt: &Interrupt,
     tick: &dyn Fn(),
 ) -> Result<Outcome, Error> {
@@ -95,7 +95,7 @@ pub fn run(
     let _ = stdin.write_all(&text);
     drop(stdin);
 
-    let mut end = Instant::now() + give_up;
+    let mut end = Instant::now() + timeout;
     let mut checks = false;
     let watch = Watch::new(&guard.child);
     let status = loop {
@@ -108,7 +108,7 @@ pub fn run(
                 return Ok(abandon(guard, job, counters));
             }
             checks = true;
-            end += give_up.max(CHECK);
+            end += timeout.max(CHECK);
         }
         watch.wait(end);
         tick();
@@ -244,7 +244,7 @@ fn final_figures(guard: &Guard, job: &Job, counters: &Counters, error: Option<St
 fn abandon(guard: Guard, job: &Job, counters: &Counters) -> Outcome {
     let error = counters.error().map(|(_, text)| text);
     if counters.finished() {
-        let unchecked = "it was not checked: that takes longer than --give-up".into();
+        let unchecked = "it was not checked: that takes longer than --timeout".into();
         return final_figures(&guard, job, counters, error.or(Some(unchecked)));
     }
     let started = counters.started();

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::output::tell;
 use crate::size::{self, show};
-use softfault::{LEAST_MEMORY, memory_and_swap, memory_limit, parse_bytes};
+use softfault::{MIN_MEMORY, memory_and_swap, memory_limit, parse_bytes};
 use std::env::var_os;
 
 pub const VARIABLE: &str = "SOFTFAULT_MEMORY";
@@ -11,10 +11,9 @@ pub const VARIABLE: &str = "SOFTFAULT_MEMORY";
 /// Bytes of a budget; an error if it is too small for an engine.
 pub fn parse(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
-        bytes if bytes < LEAST_MEMORY as u64 => Err(format!(
-            "a budget is at least {}",
-            show(LEAST_MEMORY as u64)
-        )),
+        bytes if bytes < MIN_MEMORY as u64 => {
+            Err(format!("a budget is at least {}", show(MIN_MEMORY as u64)))
+        }
         bytes => Ok(bytes),
     }
 }

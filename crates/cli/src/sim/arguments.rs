@@ -95,7 +95,7 @@ pub struct RunArgs {
     pub seconds: Option<f64>,
     /// Virtual seconds after which a thread that waits counts as starved [default: 20]
     #[arg(long, value_name = "S")]
-    pub patience: Option<f64>,
+    pub starvation_timeout: Option<f64>,
     /// Number of unreadable pages of the disk, per million
     #[arg(long, value_name = "PER_MILLION", default_value_t = 0)]
     pub io_errors: u32,

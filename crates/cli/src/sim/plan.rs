@@ -23,7 +23,7 @@ const MOST_RUNS: usize = 10_000;
 /// More memory, or files, than a machine here could note the pages of.
 const MOST_BYTES: u64 = 1 << 40;
 /// A page.
-const LEAST_BYTES: u64 = 4096;
+const MIN_BYTES: u64 = 4096;
 const MOST_FILES: usize = 1_000_000;
 /// More threads than stacks find room.
 const MOST_THREADS: usize = 10_000;
@@ -179,7 +179,7 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
         ("--file-size", args.file_size),
     ];
     for (option, bytes) in sizes {
-        if bytes.is_some_and(|bytes| bytes < LEAST_BYTES) {
+        if bytes.is_some_and(|bytes| bytes < MIN_BYTES) {
             return Err(Error::input(format_args!(
                 "{option}: less than a page cannot be simulated"
             )));
@@ -238,7 +238,7 @@ fn job(workload: Workload, args: &RunArgs, topology: Topology, cores: usize) -> 
     job.files = args.files.unwrap_or(job.files);
     job.mappers = args.mappers.unwrap_or(job.mappers);
     job.seconds = args.seconds.unwrap_or(job.seconds);
-    job.patience = args.patience.unwrap_or(job.patience);
+    job.patience = args.starvation_timeout.unwrap_or(job.patience);
     job.io_errors_per_million = args.io_errors;
     job.trace = args.trace.is_some();
     Ok(job)

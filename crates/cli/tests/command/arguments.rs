@@ -29,7 +29,7 @@ fn wrong_arguments_are_one_line_and_code_2() {
         ("lab run scan --on kernel --touch 1", "--touch"),
         ("lab run scan --on kernel --files data", "--files"),
         ("lab run random --on kernel --seconds 0", "--seconds"),
-        ("lab run random --on kernel --give-up -3", "-3"),
+        ("lab run random --on kernel --timeout -3", "-3"),
         ("lab run random --on kernel --repeat 0", "--repeat"),
         ("lab run thrash --on kernel --file /etc/passwd", "--file"),
         (

@@ -24,7 +24,7 @@ const OF_A_SIZE: [&str; 14] = [
     "--repeat",
     "--seeds",
     "--cores",
-    "--give-up",
+    "--timeout",
     "--file",
     "--dir",
     "--json",
@@ -60,7 +60,7 @@ fn small(words: &[String], dir: &Path) -> Result<Vec<String>, &'static str> {
         };
         let dir = dir.to_str().expect("a name that can be typed");
         format!(
-            "--memory {memory} --file-size {file_size} --threads 2 --seconds 1 --repeat 1 --give-up 20 --dir {dir}"
+            "--memory {memory} --file-size {file_size} --threads 2 --seconds 1 --repeat 1 --timeout 20 --dir {dir}"
         )
     } else if is("lab", "profile") {
         let dir = dir.to_str().expect("a name that can be typed");

@@ -51,7 +51,7 @@ fn a_full_swap_is_one_line() {
     let dir = directory();
     for on in ["softfault", "soft"] {
         let mut command = softfault(&["lab", "run", "anon", "--pattern", "uniform", "--on", on]);
-        command.args("--size 96M --memory 24M --seconds 0.1 --give-up 120".split(' '));
+        command.args("--size 96M --memory 24M --seconds 0.1 --timeout 120".split(' '));
         command.arg("--dir").arg(dir.path());
         on_small_disk(&mut command, dir.path());
         let output = match command.output() {

@@ -65,7 +65,7 @@ const IF_RUN: [&str; 4] = ["accesses_per_s", "cpu_s", "major_faults", "minor_fau
 
 /// When a row gives up that was told nothing: long after its time, for a busy machine may give it none for seconds, and a busy disk
 /// takes minutes for what it is asked.
-pub const LATE: [&str; 2] = ["--give-up", "600"];
+pub const LATE: [&str; 2] = ["--timeout", "600"];
 
 /// The rows of a run that must succeed and leave nothing behind, with every field.
 pub fn lab(workload: &str, dir: &Path, more: &[&str]) -> Vec<Value> {
@@ -121,7 +121,7 @@ pub fn given_up(workload: &str, more: &str, begun: impl Fn(&Value) -> bool) -> V
     let mut row = Value::Null;
     for give_up in ["1", "4", "16", "64"] {
         let dir = directory();
-        let arguments = format!("{more} --seconds 100000 --give-up {give_up}");
+        let arguments = format!("{more} --seconds 100000 --timeout {give_up}");
         let arguments: Vec<&str> = arguments.split(' ').collect();
         row = lab(workload, dir.path(), &arguments).remove(0);
         assert_eq!(row["gave_up"], true);
@@ -238,7 +238,7 @@ fn thrash_counts_rounds_of_every_thread() {
         "thrash",
         dir.path(),
         &words(
-            "--on kernel,pread --files data,holes --file-size 128K --memory 64M --threads 20 --seconds 0.2 --give-up 100",
+            "--on kernel,pread --files data,holes --file-size 128K --memory 64M --threads 20 --seconds 0.2 --timeout 100",
         ),
     );
     let kinds: Vec<_> = rows

@@ -234,7 +234,7 @@ fn sensitivity_changes_one_cost_at_a_time() {
 fn a_thread_that_starves_is_told_of() {
     // Nobody has as much patience as a read from the disk takes.
     let arguments = words(
-        "sim thrash --cores 1 --threads 2 --file-size 1M --memory 16M --seconds 0.002 --policies default --patience 0.000001 --json -",
+        "sim thrash --cores 1 --threads 2 --file-size 1M --memory 16M --seconds 0.002 --policies default --starvation-timeout 0.000001 --json -",
     );
     let (code, out, err) = finish(&mut softfault(&arguments));
     assert_eq!(code, 1, "{err}");

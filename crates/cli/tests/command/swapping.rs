@@ -189,7 +189,7 @@ fn a_snapshot_is_walked_while_threads_write() {
 #[test]
 fn the_tables_name_workloads_that_swap() {
     let dir = directory();
-    let arguments = "anon --on direct --size 4M --memory 4M --threads 2 --seconds 0.1 --give-up 60";
+    let arguments = "anon --on direct --size 4M --memory 4M --threads 2 --seconds 0.1 --timeout 60";
     let mut run = softfault(&["lab", "run"]);
     run.args(arguments.split(' ')).arg("--dir").arg(dir.path());
     let (code, out, err) = finish(&mut run);

@@ -248,7 +248,7 @@ fn a_run_that_is_killed_keeps_its_mappings_and_waits() {
 
 #[test]
 fn the_tables_tell_threads_and_waits() {
-    let mut run = softfault(&words("lab run spf --on kernel --threads 1,2 --give-up 60"));
+    let mut run = softfault(&words("lab run spf --on kernel --threads 1,2 --timeout 60"));
     let (code, out, err) = finish(run.args(["--seconds", "0.1"]));
     assert_eq!(code, 0, "{err}");
     for word in ["spf ×1", "spf ×2", "maps/s", "longest wait", "unmap"] {

@@ -106,7 +106,7 @@ impl Cases {
             assert_eq!(stats.declined(), [], "{case}: declined");
             let (peak, memory) = (
                 stats.number(&["peak_bytes"]),
-                stats.number(&["memory_bytes"]),
+                stats.number(&["budget_bytes"]),
             );
             assert!(
                 0 < peak && peak <= memory,

@@ -64,7 +64,7 @@ impl Mallocs {
         let mut stats = stats::read(&written);
         assert_same_but_told(&with, &without, &stats, &format!("{name} {how}"));
         let stats = stats.pop().unwrap();
-        let [peak, memory] = ["peak_bytes", "memory_bytes"].map(|name| stats.number(&[name]));
+        let [peak, memory] = ["peak_bytes", "budget_bytes"].map(|name| stats.number(&[name]));
         assert!(peak <= memory, "{name}: {peak} of {memory}");
         stats
     }

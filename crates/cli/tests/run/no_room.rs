@@ -62,8 +62,8 @@ fn assert_same_but_line(with: &Output, without: &Output, words: &[&str], what: &
 fn assert_least(file: &Path, what: &str) {
     let all = stats::read(file);
     assert_eq!(all[0].taken(), 1, "{what}");
-    let least = softfault::LEAST_MEMORY as u64;
-    assert_eq!(all[0].number(&["memory_bytes"]), least, "{what}");
+    let least = softfault::MIN_MEMORY as u64;
+    assert_eq!(all[0].number(&["budget_bytes"]), least, "{what}");
     assert!(all[0].number(&["peak_bytes"]) <= least, "{what}");
 }
 

@@ -67,7 +67,7 @@ impl Private {
         let stats = self.run(case, &self.data, &options).pop().unwrap();
         assert_eq!(stats.taken(), taken, "{case}: taken");
         assert_eq!(stats.handed_back(), handed_back, "{case}: handed back");
-        let [peak, memory] = ["peak_bytes", "memory_bytes"].map(|name| stats.number(&[name]));
+        let [peak, memory] = ["peak_bytes", "budget_bytes"].map(|name| stats.number(&[name]));
         assert!(0 < peak && peak <= memory, "{case}: {peak} of {memory}");
         stats
     }
@@ -385,7 +385,7 @@ fn every_page_is_right_under_random_calls() {
         assert_eq!(said, format!("done {operations}\n"), "{how}, seed {seed}");
         let stats = stats::read(&file).pop().unwrap();
         assert!(stats.taken() >= 4 && stats.handed_back() > 0);
-        assert!(stats.number(&["peak_bytes"]) <= stats.number(&["memory_bytes"]));
+        assert!(stats.number(&["peak_bytes"]) <= stats.number(&["budget_bytes"]));
     }
 }
 

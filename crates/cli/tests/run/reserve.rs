@@ -61,7 +61,7 @@ fn runs(case: &str, taken: u64, handed_back: u64) {
         let stats = stats.last().unwrap();
         assert_eq!(stats.taken(), taken, "{case}: taken");
         assert_eq!(stats.handed_back(), handed_back, "{case}: handed back");
-        let [peak, memory] = ["peak_bytes", "memory_bytes"].map(|name| stats.number(&[name]));
+        let [peak, memory] = ["peak_bytes", "budget_bytes"].map(|name| stats.number(&[name]));
         assert!(0 < peak && peak <= memory, "{case}: {peak} of {memory}");
     }
 }

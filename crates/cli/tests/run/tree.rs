@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const MEMORY: u64 = 24 << 20;
 /// The memory that each process may have, whatever the others have.
-const LEAST: u64 = softfault::LEAST_MEMORY as u64;
+const LEAST: u64 = softfault::MIN_MEMORY as u64;
 /// Several budgets.
 const BYTES: usize = 72 << 20;
 /// Anonymous memory that each process has beside: the program's own, the library's heap, stacks of its threads.
@@ -253,7 +253,7 @@ fn assert_one_budget(all: &[ProcessStats], processes: u64) {
     for stats in all {
         assert_eq!(stats.taken(), 1);
         let tree = |name| stats.number(&["tree", name]);
-        assert_eq!(tree("memory_bytes"), MEMORY);
+        assert_eq!(tree("budget_bytes"), MEMORY);
         let may = MEMORY + processes * LEAST;
         assert!(tree("peak_bytes") <= may, "{} of {may}", tree("peak_bytes"));
         assert!(tree("processes") <= processes);
@@ -376,7 +376,7 @@ fn a_page_that_cannot_be_had_leaves_the_least() {
         .member("once", "/nowhere/softfault-run-0-1-0", "nowhere")
         .end_alone();
     let stats = workers.stats("nowhere");
-    assert_eq!(stats[0].number(&["memory_bytes"]), LEAST);
+    assert_eq!(stats[0].number(&["budget_bytes"]), LEAST);
     assert!(stats[0].number(&["peak_bytes"]) <= LEAST);
 }
 
@@ -465,9 +465,9 @@ fn each_process_may_have_its_own() {
     let output = run.arg("pool").arg(&workers.data).output().unwrap();
     assert!(output.status.success());
     for stats in workers.stats("own") {
-        assert_eq!(stats.number(&["memory_bytes"]), 8 << 20);
+        assert_eq!(stats.number(&["budget_bytes"]), 8 << 20);
         assert_eq!(
-            stats.number(&["tree", "memory_bytes"]),
+            stats.number(&["tree", "budget_bytes"]),
             0,
             "there is no tree"
         );

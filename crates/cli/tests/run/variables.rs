@@ -16,7 +16,7 @@ fn a_value_that_cannot_be_used_is_refused() {
         ),
         ("SOFTFAULT_FAULTS", "often", "signals, threads or messages"),
         ("SOFTFAULT_READS", "fast", "direct, cached or auto"),
-        ("SOFTFAULT_BY_KERNEL", "yes", "0 or 1"),
+        ("SOFTFAULT_ALLOW_KERNEL_MAPS", "yes", "0 or 1"),
         ("SOFTFAULT_COHERENCE", "1", "kernel or engine"),
         ("SOFTFAULT_SMALL_MAPS", "-1", "a size is"),
         ("SOFTFAULT_STATS", "json", "0 or 1"),

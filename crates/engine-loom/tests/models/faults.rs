@@ -17,7 +17,7 @@ use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::Store;
 use softfault_engine_loom::cache::window::Spans;
 use softfault_engine_loom::fault::{
-    self, Begun, FaultError, FaultFlags, NeverInterrupted, Outcome, Pin,
+    self, FaultError, FaultFlags, NeverInterrupted, Outcome, Pin, StartedFault,
 };
 use softfault_engine_loom::mmu::TABLE_SPAN;
 
@@ -86,9 +86,9 @@ fn begins(engine: &Engine) -> Outcome {
     let mut begun = fault::begin(&engine.space, engine.addr(0), FaultFlags::default());
     loop {
         begun = match begun {
-            Begun::Over(outcome) => return outcome,
-            Begun::Waits(wait) => return wait.wait(&NeverInterrupted),
-            Begun::Read(read) => {
+            StartedFault::Over(outcome) => return outcome,
+            StartedFault::Waits(wait) => return wait.wait(&NeverInterrupted),
+            StartedFault::Read(read) => {
                 let asked = read.request(0);
                 // SAFETY: the buffer is the read's until it has arrived.
                 let got = unsafe { engine.disk.read(asked.offset, asked.buffer, asked.bytes) };
@@ -101,9 +101,9 @@ fn begins(engine: &Engine) -> Outcome {
 /// A fault that is left to others when it would have to read or wait.
 fn gives_up(engine: &Engine) {
     match fault::begin(&engine.space, engine.addr(0), FaultFlags::default()) {
-        Begun::Over(outcome) => assert_eq!(outcome, Outcome::Mapped),
-        Begun::Read(read) => drop(read),
-        Begun::Waits(wait) => {
+        StartedFault::Over(outcome) => assert_eq!(outcome, Outcome::Mapped),
+        StartedFault::Read(read) => drop(read),
+        StartedFault::Waits(wait) => {
             wait.leave();
         }
     }

@@ -155,7 +155,7 @@ fn a_waiter_is_woken_when_the_read_is_submitted() {
                     })
                 };
                 *page.in_flight.lock() = true;
-                page.folio.rouse();
+                page.folio.wake_while_locked();
                 waiter.join().unwrap();
                 assert!(page.folio.is(flag::UPTODATE));
             }
@@ -185,7 +185,7 @@ fn two_wait_for_one_read_and_one_reaps_it() {
             })
         });
         *page.in_flight.lock() = true;
-        page.folio.rouse();
+        page.folio.wake_while_locked();
         for waiter in waiters {
             waiter.join().unwrap();
         }

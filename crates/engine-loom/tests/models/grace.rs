@@ -14,7 +14,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
 use loom::sync::atomic::Ordering::Relaxed;
 use softfault_engine_loom::PAGE_SIZE;
-use softfault_engine_loom::mm::{AddressSpace, GracePeriods, Machine};
+use softfault_engine_loom::mm::{AddressSpace, GracePeriods, VmaSlabs};
 use softfault_engine_loom::policy::{SpaceLocks, VmaReuse};
 
 /// Two slots. A lookup finds one of them.
@@ -170,9 +170,9 @@ fn a_lookup_meets_no_vma_of_another_space() {
             reuse: VmaReuse::Rcu,
             ..SpaceLocks::default()
         };
-        let machine = Machine::new(1);
+        let slabs = VmaSlabs::new(1);
         let spaces = [(); 2].map(|()| {
-            let space = AddressSpace::with_lock(machine.clone(), Arc::new(Still), locks);
+            let space = AddressSpace::with_lock(slabs.clone(), Arc::new(Still), locks);
             Arc::new(space.unwrap())
         });
         let range = PAGE_SIZE..2 * PAGE_SIZE;
@@ -189,8 +189,8 @@ fn a_lookup_meets_no_vma_of_another_space() {
         spaces[1].mmap(range, attributes(2)).unwrap();
         reader.join().unwrap();
         assert_eq!(spaces[0].lock_stats().miss_other_space, 0);
-        assert_eq!(machine.vmas_in_use(), 1);
+        assert_eq!(slabs.vmas_in_use(), 1);
         spaces[1].exit(|_, _| {});
-        assert_eq!(machine.vmas_in_use(), 0);
+        assert_eq!(slabs.vmas_in_use(), 0);
     });
 }

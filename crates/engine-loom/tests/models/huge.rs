@@ -16,7 +16,7 @@ use crate::model::{Still, explore};
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::fault::{self, FaultError, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::huge::{HugeFile, HugeMapping, HugePool, HugeSize, Reserve, Shape};
-use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
+use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Protection, VmaSlabs};
 use softfault_engine_loom::mmu::SoftMmu;
 use softfault_engine_loom::policy::{HugeAround, HugeJoin, HugePolicies, LeftLeaf, ShareSync};
 
@@ -44,9 +44,9 @@ impl World {
         let pool =
             HugePool::with_shape(mmu, Arc::new(Still), size, pages, policies, shape).unwrap();
         let file = HugeFile::new(&pool, LEAF).unwrap();
-        let machine = Machine::new(16);
+        let slabs = VmaSlabs::new(16);
         let spaces = [(); 2].map(|()| {
-            let space = AddressSpace::new(machine.clone(), Arc::new(Still)).unwrap();
+            let space = AddressSpace::new(slabs.clone(), Arc::new(Still)).unwrap();
             let mapping = HugeMapping::new(&file, 0..LEAF, reserve).unwrap();
             let attributes = Attributes {
                 backing: Backing::from(mapping),
@@ -169,7 +169,7 @@ fn a_fault_against_a_hole() {
         |world| assert_eq!(world.fault(0, 0), Outcome::Mapped),
         |world| {
             assert_eq!(world.fault(1, 1), Outcome::Mapped);
-            world.file.punch(0..LEAF).unwrap();
+            world.file.punch_hole(0..LEAF).unwrap();
         },
         |world| {
             // All pages are promised, present or not.

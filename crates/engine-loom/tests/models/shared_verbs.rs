@@ -11,7 +11,7 @@ use loom::thread::JoinHandle;
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::lock::group::GroupLock;
 use softfault_engine_loom::mm::backing::VmOps;
-use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, MmError};
+use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, MmError, VmaSlabs};
 use softfault_engine_loom::policy::{MmapVerbs, SpaceLocks};
 
 /// A cell for each verb; others may use all. Loom finds accesses at the same time.
@@ -115,12 +115,12 @@ fn pages(pages: Range<usize>) -> Range<usize> {
     pages.start * PAGE_SIZE..pages.end * PAGE_SIZE
 }
 
-fn space(machine: &sync::Arc<Machine>) -> Arc<AddressSpace> {
+fn space(slabs: &sync::Arc<VmaSlabs>) -> Arc<AddressSpace> {
     let locks = SpaceLocks {
         verbs: MmapVerbs::Shared,
         ..SpaceLocks::default()
     };
-    Arc::new(AddressSpace::with_lock(machine.clone(), sync::Arc::new(Still), locks).unwrap())
+    Arc::new(AddressSpace::with_lock(slabs.clone(), sync::Arc::new(Still), locks).unwrap())
 }
 
 /// A fault on page 1: it has the VMA of `attributes(1)` there, whole, or none.
@@ -131,24 +131,24 @@ fn fault(space: &AddressSpace) {
     }
 }
 
-fn finish(machine: &Machine, space: &AddressSpace, mapped: usize) {
+fn finish(slabs: &VmaSlabs, space: &AddressSpace, mapped: usize) {
     space.validate(&space.mmap_lock().read());
     assert_eq!(space.map_count(), mapped);
     space.exit(|_, _| {});
-    assert_eq!(machine.vmas_in_use(), 0);
+    assert_eq!(slabs.vmas_in_use(), 0);
 }
 
 /// Ranges that overlap in one page: one of the two is mapped.
 #[test]
 fn two_maps_of_one_gap() {
     explore(Some(2), || {
-        let machine = Machine::new(3);
-        let space = space(&machine);
+        let slabs = VmaSlabs::new(3);
+        let space = space(&slabs);
         let other = beside(&space, |space| space.mmap(pages(1..3), attributes(1)));
         let own = space.mmap(pages(2..4), attributes(2));
         let both = [own, other.join().unwrap()];
         assert!(both.contains(&Ok(())) && both.contains(&Err(MmError::Overlap)));
-        finish(&machine, &space, 1);
+        finish(&slabs, &space, 1);
     });
 }
 
@@ -156,14 +156,14 @@ fn two_maps_of_one_gap() {
 #[test]
 fn two_maps_beside_one_another() {
     explore(Some(2), || {
-        let machine = Machine::new(3);
-        let space = space(&machine);
+        let slabs = VmaSlabs::new(3);
+        let space = space(&slabs);
         let other = beside(&space, |space| {
             space.mmap(pages(1..2), attributes(1)).unwrap()
         });
         space.mmap(pages(2..3), attributes(2)).unwrap();
         other.join().unwrap();
-        finish(&machine, &space, 2);
+        finish(&slabs, &space, 2);
     });
 }
 
@@ -171,8 +171,8 @@ fn two_maps_beside_one_another() {
 #[test]
 fn two_unmaps_of_one_range() {
     explore(Some(2), || {
-        let machine = Machine::new(2);
-        let space = space(&machine);
+        let slabs = VmaSlabs::new(2);
+        let space = space(&slabs);
         space.mmap(pages(1..2), attributes(1)).unwrap();
         let unmap = |space: &AddressSpace| {
             let mut removed = 0;
@@ -182,7 +182,7 @@ fn two_unmaps_of_one_range() {
         let other = beside(&space, unmap);
         let own = unmap(&space);
         assert_eq!(own + other.join().unwrap(), 1);
-        finish(&machine, &space, 0);
+        finish(&slabs, &space, 0);
     });
 }
 
@@ -190,14 +190,14 @@ fn two_unmaps_of_one_range() {
 #[test]
 fn a_fault_beside_unmap_and_reuse() {
     explore(Some(2), || {
-        let machine = Machine::new(1);
-        let space = space(&machine);
+        let slabs = VmaSlabs::new(1);
+        let space = space(&slabs);
         space.mmap(pages(1..2), attributes(1)).unwrap();
         let other = beside(&space, fault);
         space.munmap(pages(1..2), |_, _| {}).unwrap();
         space.mmap(pages(2..3), attributes(2)).unwrap();
         other.join().unwrap();
-        finish(&machine, &space, 1);
+        finish(&slabs, &space, 1);
     });
 }
 
@@ -205,12 +205,12 @@ fn a_fault_beside_unmap_and_reuse() {
 #[test]
 fn a_fault_beside_a_map() {
     explore(Some(2), || {
-        let machine = Machine::new(1);
-        let space = space(&machine);
+        let slabs = VmaSlabs::new(1);
+        let space = space(&slabs);
         let other = beside(&space, fault);
         space.mmap(pages(1..2), attributes(1)).unwrap();
         other.join().unwrap();
-        finish(&machine, &space, 1);
+        finish(&slabs, &space, 1);
     });
 }
 
@@ -218,8 +218,8 @@ fn a_fault_beside_a_map() {
 #[test]
 fn a_reader_of_the_space_beside_an_unmap() {
     explore(None, || {
-        let machine = Machine::new(2);
-        let space = space(&machine);
+        let slabs = VmaSlabs::new(2);
+        let space = space(&slabs);
         space.mmap(pages(1..2), attributes(1)).unwrap();
         let other = beside(&space, |space| {
             space.munmap(pages(1..2), |_, _| {}).unwrap()
@@ -235,7 +235,7 @@ fn a_reader_of_the_space_beside_an_unmap() {
             assert_eq!(found, space.map_count());
         }
         other.join().unwrap();
-        finish(&machine, &space, 0);
+        finish(&slabs, &space, 0);
     });
 }
 
@@ -243,8 +243,8 @@ fn a_reader_of_the_space_beside_an_unmap() {
 #[test]
 fn a_fork_beside_a_map() {
     explore(None, || {
-        let machine = Machine::new(4);
-        let (parent, child) = (space(&machine), space(&machine));
+        let slabs = VmaSlabs::new(4);
+        let (parent, child) = (space(&slabs), space(&slabs));
         parent.mmap(pages(1..2), attributes(1)).unwrap();
         let other = beside(&parent, |parent| {
             parent.mmap(pages(2..3), attributes(2)).unwrap()
@@ -255,7 +255,7 @@ fn a_fork_beside_a_map() {
         // It looks at free slots too, which the parent's verb may be taking.
         child.validate(&child.mmap_lock().read());
         child.exit(|_, _| {});
-        finish(&machine, &parent, 2);
+        finish(&slabs, &parent, 2);
     });
 }
 
@@ -263,8 +263,8 @@ fn a_fork_beside_a_map() {
 #[test]
 fn a_fork_beside_an_unmap() {
     explore(None, || {
-        let machine = Machine::new(4);
-        let (parent, child) = (space(&machine), space(&machine));
+        let slabs = VmaSlabs::new(4);
+        let (parent, child) = (space(&slabs), space(&slabs));
         parent.mmap(pages(1..2), attributes(1)).unwrap();
         parent.mmap(pages(2..3), attributes(2)).unwrap();
         let other = beside(&parent, |parent| {
@@ -276,6 +276,6 @@ fn a_fork_beside_an_unmap() {
         // It looks at free slots too, which the parent's verb may be taking.
         child.validate(&child.mmap_lock().read());
         child.exit(|_, _| {});
-        finish(&machine, &parent, 1);
+        finish(&slabs, &parent, 1);
     });
 }

@@ -12,7 +12,7 @@ use crate::model::spawn;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed};
-use softfault_engine_loom::mmu::soft::cores::{Cores, Seat};
+use softfault_engine_loom::mmu::soft::cores::{CoreHandle, Cores};
 
 /// One page, and the entry that leads to it.
 struct Page {
@@ -40,8 +40,8 @@ impl Page {
 
     /// An access by a buffered translation, or else by the entry, which is then
     /// buffered.
-    fn access(&self, seat: &mut Seat, buffered: &mut Option<u64>) -> bool {
-        let inside = self.cores.enter(seat);
+    fn access(&self, handle: &mut CoreHandle, buffered: &mut Option<u64>) -> bool {
+        let inside = self.cores.enter(handle);
         if *buffered != Some(inside.generation) {
             if self.entry.load(Acquire) == 0 {
                 return false;
@@ -69,21 +69,21 @@ impl Page {
 fn accesses_against_a_zap_and_reuse() {
     explore(None, || {
         let page = Page::new();
-        let mut seat = page.cores.sit_down().unwrap();
+        let mut handle = page.cores.add_core().unwrap();
         let reader = {
             let page = Arc::clone(&page);
             spawn(move || {
                 let mut buffered = None;
-                let first = page.access(&mut seat, &mut buffered);
-                let second = page.access(&mut seat, &mut buffered);
+                let first = page.access(&mut handle, &mut buffered);
+                let second = page.access(&mut handle, &mut buffered);
                 assert!(first || !second, "a page that came back");
-                (seat, buffered)
+                (handle, buffered)
             })
         };
         page.zap();
         page.reuse();
-        let (mut seat, mut buffered) = reader.join().unwrap();
-        assert!(!page.access(&mut seat, &mut buffered));
+        let (mut handle, mut buffered) = reader.join().unwrap();
+        assert!(!page.access(&mut handle, &mut buffered));
     });
 }
 
@@ -94,9 +94,9 @@ fn a_core_that_comes_late() {
         let reader = {
             let page = Arc::clone(&page);
             spawn(move || {
-                let mut seat = page.cores.sit_down().unwrap();
-                page.access(&mut seat, &mut None);
-                page.cores.stand_up(seat);
+                let mut handle = page.cores.add_core().unwrap();
+                page.access(&mut handle, &mut None);
+                page.cores.remove_core(handle);
             })
         };
         page.zap();
@@ -112,9 +112,9 @@ fn a_seat_that_changes_hands() {
         let sitter = || {
             let page = Arc::clone(&page);
             spawn(move || {
-                let mut seat = page.cores.sit_down().unwrap();
-                page.access(&mut seat, &mut None);
-                page.cores.stand_up(seat);
+                let mut handle = page.cores.add_core().unwrap();
+                page.access(&mut handle, &mut None);
+                page.cores.remove_core(handle);
             })
         };
         let sitters = [sitter(), sitter()];
@@ -130,13 +130,13 @@ fn a_seat_that_changes_hands() {
 fn two_shootdowns_at_a_time() {
     explore(Some(3), || {
         let page = Page::new();
-        let mut seat = page.cores.sit_down().unwrap();
+        let mut handle = page.cores.add_core().unwrap();
         let reader = {
             let page = Arc::clone(&page);
             spawn(move || {
                 let mut buffered = None;
-                page.access(&mut seat, &mut buffered);
-                page.access(&mut seat, &mut buffered);
+                page.access(&mut handle, &mut buffered);
+                page.access(&mut handle, &mut buffered);
             })
         };
         let other = {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::model::explore;
 use crate::model::spawn;
 use softfault_engine_loom::PAGE_SIZE;
-use softfault_engine_loom::mmu::soft::cores::{Cores, Seat};
+use softfault_engine_loom::mmu::soft::cores::{CoreHandle, Cores};
 use softfault_engine_loom::mmu::soft::frames::Frames;
 use softfault_engine_loom::mmu::soft::tables::Tables;
 use softfault_engine_loom::mmu::soft::tlb::{Tlb, TlbKey, Transfer};
@@ -21,7 +21,7 @@ struct Soft(Tables<2>);
 
 /// A core's own.
 struct Core {
-    seat: Seat,
+    handle: CoreHandle,
     tlb: Tlb,
 }
 
@@ -33,7 +33,7 @@ impl Soft {
 
     fn core(&self) -> Core {
         Core {
-            seat: self.0.cores().sit_down().unwrap(),
+            handle: self.0.cores().add_core().unwrap(),
             tlb: Tlb::default(),
         }
     }
@@ -56,21 +56,21 @@ impl Soft {
 
     /// Reads as an access does: by the buffer, or by the tables.
     fn read(&self, core: &mut Core, addr: usize) -> Option<u8> {
-        let Core { seat, tlb } = core;
+        let Core { handle, tlb } = core;
         let place = TlbKey { space: 1, addr };
         let mut byte = [0];
-        let hit = self.0.hit(seat, tlb, place, Transfer::Load(&mut byte));
+        let hit = self.0.hit(handle, tlb, place, Transfer::Load(&mut byte));
         let load = Transfer::Load(&mut byte);
-        (hit || self.0.miss(seat, tlb, place, addr, true, load)).then_some(byte[0])
+        (hit || self.0.miss(handle, tlb, place, addr, true, load)).then_some(byte[0])
     }
 
     /// Writes likewise; `false` if the page may not be written to.
     fn write(&self, core: &mut Core, addr: usize, byte: u8) -> bool {
-        let Core { seat, tlb } = core;
+        let Core { handle, tlb } = core;
         let place = TlbKey { space: 1, addr };
         let byte = [byte];
-        self.0.hit(seat, tlb, place, Transfer::Store(&byte))
-            || (self.0).miss(seat, tlb, place, addr, true, Transfer::Store(&byte))
+        self.0.hit(handle, tlb, place, Transfer::Store(&byte))
+            || (self.0).miss(handle, tlb, place, addr, true, Transfer::Store(&byte))
     }
 }
 

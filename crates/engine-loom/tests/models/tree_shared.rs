@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::model::spawn;
 use crate::model::{answers, apart, explore};
 use loom::thread::JoinHandle;
-use softfault_engine_loom::mm::tree::{Contended, Node, NotYet, Spare, Tree, Walk};
+use softfault_engine_loom::mm::tree::{Contended, LeafLockError, Node, Spare, Tree, Walk};
 use softfault_engine_loom::slab::Slab;
 
 /// A verb's insert, as `mm/shared.rs` does it.
@@ -19,12 +19,12 @@ fn insert<const F: usize>(tree: &Tree<F>, key: usize) {
                 leaf.insert(key, key as u32, &mut spare);
                 return tree.give_back(&mut spare);
             }
-            Err(NotYet::Nodes(count)) => {
+            Err(LeafLockError::Nodes(count)) => {
                 drop(leaf);
                 tree.fill(&mut spare, count).unwrap();
             }
-            Err(NotYet::Moved) => {}
-            Err(NotYet::Alone) => unreachable!(),
+            Err(LeafLockError::Moved) => {}
+            Err(LeafLockError::Alone) => unreachable!(),
         }
     }
 }
@@ -39,7 +39,7 @@ fn remove<const F: usize>(tree: &Tree<F>, key: usize) -> bool {
                 leaf.remove(key);
                 return true;
             }
-            Err(NotYet::Moved) => {}
+            Err(LeafLockError::Moved) => {}
             Err(_) => return false,
         }
     }

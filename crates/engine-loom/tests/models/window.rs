@@ -14,7 +14,7 @@ use crate::model::{apart, explore, schedules};
 use loom::cell::UnsafeCell;
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::budget::Budget;
-use softfault_engine_loom::cache::window::{Enter, Spans, Window};
+use softfault_engine_loom::cache::window::{CountResult, Spans, Window};
 use softfault_engine_loom::mmu::{Reservation, TABLE_SPAN};
 use sync::pages;
 
@@ -73,11 +73,11 @@ impl Range {
         &self.windows[usize::from(page > 0)]
     }
 
-    fn try_map(&self, page: usize) -> Enter {
+    fn try_map(&self, page: usize) -> CountResult {
         let entered = self
             .window(page)
             .enter(Self::addr(page), 1, &self.budget, 0);
-        if entered == Enter::Entered {
+        if entered == CountResult::Counted {
             self.inside.fetch_add(1, Relaxed);
             self.table.with(|_| ());
         }
@@ -88,9 +88,9 @@ impl Range {
     fn map(&self, page: usize) {
         loop {
             match self.try_map(page) {
-                Enter::Entered => return,
-                Enter::Zapping => self.window(page).wait_zapped(Self::addr(page), 1),
-                Enter::NoMemory => panic!("there is memory"),
+                CountResult::Counted => return,
+                CountResult::Zapping => self.window(page).wait_zapped(Self::addr(page), 1),
+                CountResult::NoMemory => panic!("there is memory"),
             }
         }
     }
@@ -197,11 +197,11 @@ fn the_first_two_pay_for_one_table() {
                 let once = |page: usize| {
                     let (range, refused) = (Arc::clone(&range), Arc::clone(&refused));
                     move || match range.try_map(page) {
-                        Enter::Entered => {}
-                        Enter::NoMemory => {
+                        CountResult::Counted => {}
+                        CountResult::NoMemory => {
                             refused.fetch_add(1, Relaxed);
                         }
-                        Enter::Zapping => panic!("nobody zaps"),
+                        CountResult::Zapping => panic!("nobody zaps"),
                     }
                 };
                 let other = spawn(once(1));
@@ -237,9 +237,9 @@ impl Words {
         let addr = FIRST + range * TABLE_SPAN;
         loop {
             match self.window.enter(addr, 1, &self.budget, 0) {
-                Enter::Entered => break,
-                Enter::Zapping => self.window.wait_zapped(addr, 1),
-                Enter::NoMemory => panic!("there is memory"),
+                CountResult::Counted => break,
+                CountResult::Zapping => self.window.wait_zapped(addr, 1),
+                CountResult::NoMemory => panic!("there is memory"),
             }
         }
         self.page.with(|_| ());
@@ -292,10 +292,10 @@ fn a_piece_that_comes_as_a_whole_against_a_fault() {
                 let budget = Budget::new(8);
                 let fault = {
                     let (window, budget) = (Arc::clone(&window), Arc::clone(&budget));
-                    spawn(move || window.enter(FIRST, 1, &budget, 0) == Enter::Entered)
+                    spawn(move || window.enter(FIRST, 1, &budget, 0) == CountResult::Counted)
                 };
                 let is_whole = match window.enter_whole(FIRST, &budget, 0) {
-                    Some(Enter::Entered) => true,
+                    Some(CountResult::Counted) => true,
                     None => false,
                     refused => panic!("{refused:?}"),
                 };
@@ -324,7 +324,7 @@ fn two_take_parts_of_a_piece_out() {
         let window = Arc::new(Window::new(reservation).unwrap());
         let budget = Budget::new(8);
         let entered = window.enter_whole(FIRST, &budget, 0);
-        assert_eq!(entered, Some(Enter::Entered));
+        assert_eq!(entered, Some(CountResult::Counted));
         let part = |first: usize, pages: usize| {
             let window = Arc::clone(&window);
             move || {

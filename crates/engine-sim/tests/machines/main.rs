@@ -6,7 +6,7 @@ use rig::{Rig, topology};
 use softfault_engine_sim::PAGE_SIZE;
 use softfault_engine_sim::lock::{Mutex, RwSem};
 use softfault_engine_sim::mm::backing::VmOps;
-use softfault_engine_sim::mm::{AddressSpace, Attributes, Backing, Machine};
+use softfault_engine_sim::mm::{AddressSpace, Attributes, Backing, VmaSlabs};
 use softfault_engine_sim::policy::{MmapQueue, VmaLockKind};
 use sync::Arc;
 use sync::machine::{self, Config, Heap, Report};
@@ -176,7 +176,7 @@ fn ending_a_bias_costs_a_line_for_each_processor_that_used_it() {
 /// Virtual nanoseconds of a write lock of a VMA that all have read.
 fn write_lock(kind: VmaLockKind, cores: usize) -> u64 {
     let clock = Arc::new(rig::VirtualClock);
-    let space = AddressSpace::with_lock(Machine::new(16), clock, kind).expect("room for it");
+    let space = AddressSpace::with_lock(VmaSlabs::new(16), clock, kind).expect("room for it");
     let attributes = Attributes {
         backing: Backing::new(Numbered(1)),
         ..Attributes::default()

@@ -5,7 +5,7 @@ use softfault_engine_sim::anon::Anonymous;
 use softfault_engine_sim::budget::Budget;
 use softfault_engine_sim::cache::{FrameMemory, Node, NodeOptions};
 use softfault_engine_sim::fault::{NeverInterrupted, write_at};
-use softfault_engine_sim::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
+use softfault_engine_sim::mm::{AddressSpace, Attributes, Backing, Protection, VmaSlabs};
 use softfault_engine_sim::mmu::{Core, SoftMmu, TABLE_SPAN};
 use softfault_engine_sim::policy::{Policies, VmaLockKind};
 use softfault_engine_sim::{Clock, PAGE_SIZE};
@@ -143,7 +143,7 @@ impl Rig {
             clock.clone(),
             options,
         );
-        let space = AddressSpace::with_lock(Machine::new(1 << 12), clock, vma_lock);
+        let space = AddressSpace::with_lock(VmaSlabs::new(1 << 12), clock, vma_lock);
         Arc::new(Self {
             space: space.expect("room for a space"),
             mmu,

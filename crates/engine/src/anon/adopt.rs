@@ -1,10 +1,10 @@
 //! Taking over the memory that a process inherited at its fork.
 
 use super::pages::Pages;
-use super::view::Origin;
+use super::view::PrivateFile;
 use super::{Anonymous, NotShown};
 use crate::PAGE_SIZE;
-use crate::cache::window::Enter;
+use crate::cache::window::CountResult;
 use crate::cache::{Node, OnTruncate};
 use crate::mmu::Reservation;
 use core::ops::Range;
@@ -30,11 +30,11 @@ impl Anonymous {
         node: Arc<Node>,
         parent: &Anonymous,
         reservation: Reservation,
-        origin: Option<Origin>,
+        private_file: Option<PrivateFile>,
         on_truncate: OnTruncate,
     ) -> Result<Arc<Self>, NotShown> {
         let pages: Arc<Pages> = parent.pages.clone();
-        let anon = Self::over(node, reservation, pages, origin, on_truncate);
+        let anon = Self::over(node, reservation, pages, private_file, on_truncate);
         let anon = anon?;
         match anon.adopt_all(parent) {
             Ok(()) => Ok(anon),
@@ -48,7 +48,7 @@ impl Anonymous {
     /// Counts all in. After an error the words are not paid for, and only the first page tables are counted in.
     fn adopt_all(&self, parent: &Anonymous) -> Result<(), NotShown> {
         if parent.node.pinned_pages() > 0 {
-            self.let_all_go();
+            self.release_all();
         }
         let mut clean = None;
         for span in self.window.spans(self.addresses()) {
@@ -58,7 +58,7 @@ impl Anonymous {
             }
         }
         self.protect(clean);
-        match self.node.budget.try_charge(self.pages.paid_pages(), 0) {
+        match self.node.budget.try_charge(self.pages.charged_pages(), 0) {
             true => Ok(()),
             false => Err(NotShown::Budget),
         }
@@ -67,7 +67,7 @@ impl Anonymous {
     /// Gives all pages up, and pays back what was counted in. So the drop finds nothing to pay back.
     #[cold]
     fn adopt_nothing(&self) {
-        self.pages.were_not_paid();
+        self.pages.clear_charged();
         for span in self.window.spans(self.addresses()) {
             let (residents, charged) = self.forget_span(&span);
             if self.window.residents(span.start) > 0 {
@@ -80,7 +80,7 @@ impl Anonymous {
     }
 
     /// No page stays.
-    fn let_all_go(&self) {
+    fn release_all(&self) {
         let mut page = self.pages.next_used(0);
         while page < self.pages.count() {
             let state = self.pages.state(page);
@@ -122,11 +122,11 @@ impl Anonymous {
             return Err(NotShown::Budget);
         }
         match self.window.enter(span.start, residents, budget, 0) {
-            Enter::Entered => {
+            CountResult::Counted => {
                 self.node.private.charged(charged);
                 Ok(())
             }
-            Enter::NoMemory | Enter::Zapping => {
+            CountResult::NoMemory | CountResult::Zapping => {
                 budget.uncharge(charged);
                 Err(NotShown::Budget)
             }

@@ -2,7 +2,7 @@
 
 use super::{Anonymous, NotShown};
 use crate::budget::{FLOOR, Need};
-use crate::cache::window::Enter;
+use crate::cache::window::CountResult;
 use crate::mmu::{MmuError, TABLE_SPAN};
 use core::ops::Range;
 use sync::Arc;
@@ -80,12 +80,12 @@ impl Anonymous {
         let at = self.window.address(pages.start as u64, 0);
         if residents > 0 {
             match self.window.enter(at, residents, &node.budget, FLOOR) {
-                Enter::Entered => {}
-                Enter::NoMemory => {
+                CountResult::Counted => {}
+                CountResult::NoMemory => {
                     node.budget.uncharge(charge);
                     return Err(need);
                 }
-                Enter::Zapping => unreachable!("nobody else has the window"),
+                CountResult::Zapping => unreachable!("nobody else has the window"),
             }
             let (from, to) = (parent.window.reservation(), self.window.reservation());
             if let Err(error) = node.mmu.fork(from, span.clone(), to) {

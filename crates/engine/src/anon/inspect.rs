@@ -45,7 +45,7 @@ impl Anonymous {
     pub fn charged_pages(&self) -> u64 {
         let is_charged = |state: PageState| state.is_resident() && !state.is_zero();
         let pages = self.count_pages(self.addresses(), is_charged) as u64;
-        pages + self.pages.paid_pages() + self.window.charged_tables()
+        pages + self.pages.charged_pages() + self.window.charged_tables()
     }
 
     /// The slot that has the bytes of the page at `addr`, if one has. Exact while nobody

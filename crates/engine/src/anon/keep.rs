@@ -20,9 +20,9 @@ const KEEP_VISIBLE: u32 = 2;
 
 /// Whether pages of a window may stay.
 #[derive(Default)]
-pub(super) struct Keeps(AtomicU32);
+pub(super) struct KeepState(AtomicU32);
 
-impl Keeps {
+impl KeepState {
     fn is_requested(&self) -> bool {
         // Relaxed: the thread that sets it takes all batches afterwards, and a holder of a
         // batch that was taken after that sees it.
@@ -50,7 +50,7 @@ impl Keeps {
 impl Anonymous {
     /// True if only pages that are victims themselves may be protected.
     pub(crate) fn keeps(&self) -> bool {
-        self.keeps.is_requested()
+        self.keep_state.is_requested()
     }
 
     /// True if a page stays.
@@ -59,13 +59,13 @@ impl Anonymous {
     }
 
     /// Lets a page stay; true if that is new. The caller has counted it.
-    pub(crate) fn let_stay(&self, page: usize) -> bool {
-        self.keeps.begin(&self.node);
+    pub(crate) fn keep_page(&self, page: usize) -> bool {
+        self.keep_state.begin(&self.node);
         self.set_stays(page, true)
     }
 
     /// Lets a page go; true if that is new.
-    pub(crate) fn let_go(&self, page: usize) -> bool {
+    pub(crate) fn release_page(&self, page: usize) -> bool {
         self.set_stays(page, false)
     }
 

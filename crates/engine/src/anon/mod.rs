@@ -6,7 +6,7 @@
 //!      │      ── window  the addresses of the pages, and the page tables under them
 //!      │      ── pages   the state of each page (`pages`, `state`)
 //!      │      ── swap_cache  folios that are being read back, or were read ahead
-//!      └──────── keeps   whether pages of it may stay (`keep`)
+//!      └── keep_state   whether pages of it may stay (`keep`)
 //! ```
 //!
 //! The window's addresses name the pages; a VMA shows them wherever it is, by
@@ -63,11 +63,11 @@ mod view;
 
 use habits::FirstWrites;
 pub(crate) use habits::Habits;
-use keep::Keeps;
+use keep::KeepState;
 use pages::Pages;
 pub use state::PageState;
 use swap_cache::SwapCache;
-pub use view::Origin;
+pub use view::PrivateFile;
 pub(crate) use view::{NotRead, View};
 
 /// Pages that must be free for a fault: the page, the page of words that it is in,
@@ -117,7 +117,7 @@ pub struct Anonymous {
     space: AtomicU64,
     /// All of the window was zapped by one call, and nobody has mapped it since. Written under `mmap_lock` for write.
     is_zapped: AtomicBool,
-    keeps: Keeps,
+    keep_state: KeepState,
     /// Of small memory, the first writes.
     pub(crate) first_writes: FirstWrites,
 }
@@ -135,22 +135,22 @@ impl Anonymous {
     pub fn of_file(
         node: Arc<Node>,
         bytes: usize,
-        origin: Origin,
+        private_file: PrivateFile,
         on_truncate: OnTruncate,
     ) -> Result<Arc<Self>, MapError> {
-        Self::make(node, bytes, Some(origin), on_truncate)
+        Self::make(node, bytes, Some(private_file), on_truncate)
     }
 
     fn make(
         node: Arc<Node>,
         bytes: usize,
-        origin: Option<Origin>,
+        private_file: Option<PrivateFile>,
         on_truncate: OnTruncate,
     ) -> Result<Arc<Self>, MapError> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_SIZE);
         let bytes = bytes.ok_or(MmuError::NoMemory)?;
         let reservation = node.mmu.reserve(bytes, Protection::ReadWrite)?;
-        Self::at(node, reservation, origin, on_truncate)
+        Self::at(node, reservation, private_file, on_truncate)
     }
 
     /// `reservation.bytes` of zeros, over address space that is the page tables' already. After an error it is released.
@@ -161,7 +161,7 @@ impl Anonymous {
     fn at(
         node: Arc<Node>,
         reservation: Reservation,
-        origin: Option<Origin>,
+        private_file: Option<PrivateFile>,
         on_truncate: OnTruncate,
     ) -> Result<Arc<Self>, MapError> {
         let bytes = reservation.bytes;
@@ -169,16 +169,22 @@ impl Anonymous {
             node.mmu.release(reservation);
             return Err(MmuError::NoMemory.into());
         };
-        Self::over(node, reservation, Arc::new(pages), origin, on_truncate)
+        Self::over(
+            node,
+            reservation,
+            Arc::new(pages),
+            private_file,
+            on_truncate,
+        )
     }
 
     /// An empty window of so many bytes, whose untouched pages are as this one's.
     fn empty(&self, bytes: usize) -> Result<Arc<Self>, MapError> {
-        let origin = self.origin().map(|origin| Origin {
-            store: origin.store.clone(),
-            offset: origin.offset,
+        let private_file = self.private_file().map(|private_file| PrivateFile {
+            store: private_file.store.clone(),
+            offset: private_file.offset,
         });
-        Self::make(self.node.clone(), bytes, origin, self.on_truncate())
+        Self::make(self.node.clone(), bytes, private_file, self.on_truncate())
     }
 
     /// Over a window that has no pages, and words that are its own.
@@ -186,7 +192,7 @@ impl Anonymous {
         node: Arc<Node>,
         reservation: Reservation,
         pages: Arc<Pages>,
-        origin: Option<Origin>,
+        private_file: Option<PrivateFile>,
         on_truncate: OnTruncate,
     ) -> Result<Arc<Self>, MapError> {
         let window = Window::new(reservation.clone()).ok_or(MmuError::NoMemory.into());
@@ -205,11 +211,11 @@ impl Anonymous {
         // Where writes cannot be seen, nothing that may be written can be evicted.
         let evicts = node.mmu.can_protect();
         let swap = node.swap.clone().filter(|_| evicts);
-        let swap_cache = (swap.is_some() || origin.is_some()).then(|| {
+        let swap_cache = (swap.is_some() || private_file.is_some()).then(|| {
             let view = View {
                 pages: pages.clone(),
                 swap,
-                origin,
+                private_file,
             };
             SwapCache::new(node.clone(), view, window.clone(), on_truncate)
         });
@@ -220,7 +226,7 @@ impl Anonymous {
             swap_cache,
             space: AtomicU64::new(NO_SPACE),
             is_zapped: AtomicBool::new(false),
-            keeps: Keeps::default(),
+            keep_state: KeepState::default(),
             first_writes: FirstWrites::default(),
         });
         if anon.evicts() {
@@ -246,8 +252,8 @@ impl Anonymous {
     }
 
     /// Where untouched pages come from; `None`: from nowhere, they are zeros.
-    pub fn origin(&self) -> Option<&Origin> {
-        self.swap_cache.as_ref()?.origin()
+    pub fn private_file(&self) -> Option<&PrivateFile> {
+        self.swap_cache.as_ref()?.private_file()
     }
 
     /// The result of touches of a truncated file's pages.
@@ -302,7 +308,10 @@ impl Anonymous {
     /// True if a page was read from a file, or is being read. The caller has locked the page, so that nobody begins to now.
     pub(crate) fn is_read_of_file(&self, page: usize) -> bool {
         // Both looks have the lock of the bucket: a folio that is put in after this one sees the page's lock.
-        let cache = self.swap_cache.as_ref().filter(|_| self.origin().is_some());
+        let cache = self
+            .swap_cache
+            .as_ref()
+            .filter(|_| self.private_file().is_some());
         cache.is_some_and(|cache| cache.is_read(page))
     }
 

@@ -15,8 +15,8 @@ use super::{Anonymous, NotShown, PageState};
 use crate::PAGE_SIZE;
 use crate::budget::{FLOOR, Need};
 use crate::cache::MapError;
-use crate::cache::window::{Enter, TABLE_PAGES};
-use crate::mmu::{MmuError, Unmoved};
+use crate::cache::window::{CountResult, TABLE_PAGES};
+use crate::mmu::{MmuError, PartialMove};
 use core::ops::Range;
 use sync::Arc;
 
@@ -60,7 +60,7 @@ impl Move<'_> {
         let Self { from, to } = *self;
         let node = &from.node;
         // Before `to` has pages that stay.
-        to.keeps.take_over(&from.keeps);
+        to.keep_state.take_over(&from.keep_state);
         let _stopped = loop {
             let stopped = node.stop_eviction();
             let Err(pages) = self.count_in() else {
@@ -115,12 +115,12 @@ impl Move<'_> {
         for (span, residents) in self.resident_spans(from.addresses().end) {
             let place = self.place(span.start);
             match to.window.enter(place, residents, budget, FLOOR) {
-                Enter::Entered => {}
-                Enter::NoMemory => {
+                CountResult::Counted => {}
+                CountResult::NoMemory => {
                     self.count_out(span.start);
                     return Err(self.pages_for_tables());
                 }
-                Enter::Zapping => unreachable!("nobody else has the window"),
+                CountResult::Zapping => unreachable!("nobody else has the window"),
             }
         }
         Ok(())
@@ -155,13 +155,13 @@ impl Move<'_> {
             let place = self.place(span.start);
             let moved = mmu
                 .move_pages((here, span.start), (there, place), span.len())
-                .or_else(|unmoved| match unmoved.error {
-                    MmuError::Gone => self.move_residents(&span, unmoved.moved),
-                    _ => Err(unmoved),
+                .or_else(|partial| match partial.error {
+                    MmuError::Gone => self.move_residents(&span, partial.moved),
+                    _ => Err(partial),
                 });
-            if let Err(unmoved) = moved {
-                self.move_back(span.start + unmoved.moved);
-                return Err(unmoved.error);
+            if let Err(partial) = moved {
+                self.move_back(span.start + partial.moved);
+                return Err(partial.error);
             }
         }
         Ok(())
@@ -188,16 +188,16 @@ impl Move<'_> {
 
     /// The same of one span, of which the first bytes have `moved`, page by page, without pages that have no memory here: where a touch of
     /// such a page was an error, the tables may have an entry for it that cannot be moved.
-    fn move_residents(&self, span: &Range<usize>, moved: usize) -> Result<(), Unmoved> {
+    fn move_residents(&self, span: &Range<usize>, moved: usize) -> Result<(), PartialMove> {
         let Self { from, to } = *self;
         let (here, there) = (from.window.reservation(), to.window.reservation());
         for at in (span.start + moved..span.end).step_by(PAGE_SIZE) {
             if from.pages.state(from.page(at)).is_resident() {
                 let place = self.place(at);
                 let moved = (from.node.mmu).move_pages((here, at), (there, place), PAGE_SIZE);
-                moved.map_err(|unmoved| Unmoved {
+                moved.map_err(|partial| PartialMove {
                     moved: at - span.start,
-                    ..unmoved
+                    ..partial
                 })?;
             }
         }

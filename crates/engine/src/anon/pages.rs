@@ -45,8 +45,8 @@ pub struct Pages {
     entries: NonNull<PageWords>,
     bytes: usize,
     count: usize,
-    /// Pages of this table that are paid for.
-    paid: AtomicU64,
+    /// Pages of this table that are charged.
+    charged: AtomicU64,
 }
 
 // SAFETY: the words are atomics; the table is given back only on drop.
@@ -81,7 +81,7 @@ impl Pages {
             entries: sync::pages::map(bytes)?.cast(),
             bytes,
             count,
-            paid: AtomicU64::new(0),
+            charged: AtomicU64::new(0),
         })
     }
 
@@ -119,7 +119,7 @@ impl Pages {
                 return false;
             }
             if paid.swap(1, Ordering::Relaxed) == 0 {
-                self.paid.fetch_add(1, Ordering::Relaxed);
+                self.charged.fetch_add(1, Ordering::Relaxed);
             } else {
                 budget.uncharge(1);
             }
@@ -302,19 +302,19 @@ impl Pages {
         }
     }
 
-    /// Pages of this table that are paid for.
-    pub fn paid_pages(&self) -> u64 {
-        self.paid.load(Ordering::Relaxed)
+    /// Pages of this table that are charged.
+    pub fn charged_pages(&self) -> u64 {
+        self.charged.load(Ordering::Relaxed)
     }
 
-    /// None of them was: the table is a copy of another process's.
-    pub fn were_not_paid(&self) {
-        self.paid.swap(0, Ordering::Relaxed);
+    /// Counts none as charged: the table is a copy of another process's.
+    pub fn clear_charged(&self) {
+        self.charged.swap(0, Ordering::Relaxed);
     }
 
     /// Pays back the pages of this table; nobody uses it any more.
     pub fn uncharge(&self, budget: &Budget) {
-        budget.uncharge(self.paid.swap(0, Ordering::Relaxed));
+        budget.uncharge(self.charged.swap(0, Ordering::Relaxed));
     }
 }
 

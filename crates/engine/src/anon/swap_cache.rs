@@ -1,6 +1,6 @@
 //! Folios of private memory that are being read back, or were read ahead: Linux's swap cache.
 
-use super::view::{Origin, View};
+use super::view::{PrivateFile, View};
 use crate::PAGE_SIZE;
 use crate::cache::window::Window;
 use crate::cache::{Node, OnTruncate, PageCache};
@@ -33,8 +33,8 @@ impl SwapCache {
     }
 
     /// Where pages come from that were never touched.
-    pub(super) fn origin(&self) -> Option<&Origin> {
-        self.view.origin.as_ref()
+    pub(super) fn private_file(&self) -> Option<&PrivateFile> {
+        self.view.private_file.as_ref()
     }
 
     pub(super) fn on_truncate(&self) -> OnTruncate {
@@ -64,10 +64,10 @@ impl SwapCache {
 
     /// True if the bytes of an absent page are to be read from a file.
     pub(crate) fn is_of_file(&self, page: usize) -> Result<bool, StoreError> {
-        let Some(origin) = self.origin() else {
+        let Some(private_file) = self.private_file() else {
             return Ok(false);
         };
         // A page that was read while the file had it is in the cache until it is mapped.
-        Ok(origin.is_data(page)? || self.is_read(page))
+        Ok(private_file.is_data(page)? || self.is_read(page))
     }
 }

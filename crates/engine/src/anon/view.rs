@@ -37,14 +37,14 @@ const MOST: usize = 64;
 const READS: usize = 8;
 
 /// A file that is mapped privately: its bytes from `offset` on.
-pub struct Origin {
+pub struct PrivateFile {
     /// The file.
     pub store: Arc<dyn Store>,
     /// A multiple of the page size.
     pub offset: u64,
 }
 
-impl Origin {
+impl PrivateFile {
     /// True if the file has bytes for a page, or ends before it: then the read of a touch reports the error. Of the file alone: a
     /// page that another thread has locked is no hole.
     pub(super) fn is_data(&self, page: usize) -> Result<bool, StoreError> {
@@ -58,19 +58,19 @@ impl Origin {
 pub(crate) struct View {
     pub(crate) pages: Arc<Pages>,
     pub(crate) swap: Option<Arc<Swap>>,
-    pub(crate) origin: Option<Origin>,
+    pub(crate) private_file: Option<PrivateFile>,
 }
 
 /// Where a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whereabouts {
+enum PageLocation {
     /// At this byte of the swap device.
     Slot(u64),
     /// At this byte of the file.
     File(u64),
 }
 
-impl Whereabouts {
+impl PageLocation {
     fn plus(self, bytes: u64) -> Self {
         match self {
             Self::Slot(offset) => Self::Slot(offset + bytes),
@@ -86,19 +86,19 @@ impl View {
     }
 
     /// Where a page has to be read from, if it has to.
-    fn place(&self, page: usize) -> Option<Whereabouts> {
+    fn place(&self, page: usize) -> Option<PageLocation> {
         let state = self.pages.unlocked_state(page)?;
         if state.is_swapped() {
             let slot = self.pages.slot(page)?;
-            return Some(Whereabouts::Slot(u64::from(slot) * PAGE_SIZE as u64));
+            return Some(PageLocation::Slot(u64::from(slot) * PAGE_SIZE as u64));
         }
-        let origin = self.origin.as_ref()?;
-        let offset = origin.offset + (page * PAGE_SIZE) as u64;
-        state.is_absent().then_some(Whereabouts::File(offset))
+        let private_file = self.private_file.as_ref()?;
+        let offset = private_file.offset + (page * PAGE_SIZE) as u64;
+        state.is_absent().then_some(PageLocation::File(offset))
     }
 
     /// How many pages from `page` on lie in a row from `place` on, of `most`.
-    fn run(&self, page: usize, place: Whereabouts, most: usize) -> usize {
+    fn run(&self, page: usize, place: PageLocation, most: usize) -> usize {
         let most = most.min(self.pages.count() - page);
         let follows = |&ahead: &usize| {
             self.place(page + ahead) == Some(place.plus((ahead * PAGE_SIZE) as u64))
@@ -126,11 +126,11 @@ impl View {
             let buffer = buffer.wrapping_add(done);
             // SAFETY: a part of the caller's buffer.
             let read = unsafe {
-                match (place, &self.origin) {
-                    (Whereabouts::File(offset), Some(origin)) => {
-                        origin.store.read(offset, buffer, part)?
+                match (place, &self.private_file) {
+                    (PageLocation::File(offset), Some(private_file)) => {
+                        private_file.store.read(offset, buffer, part)?
                     }
-                    (Whereabouts::Slot(offset) | Whereabouts::File(offset), _) => {
+                    (PageLocation::Slot(offset) | PageLocation::File(offset), _) => {
                         match self.device().read(offset, buffer, part)? {
                             all if all == part => all,
                             _ => return Err(StoreError::Short.into()),
@@ -142,7 +142,7 @@ impl View {
             if read < part {
                 // What follows the file's end is zeros only if it is the file's, too.
                 let rest = page + part / PAGE_SIZE..(offset as usize + bytes) / PAGE_SIZE;
-                let is_files = |page| matches!(self.place(page), Some(Whereabouts::File(_)));
+                let is_files = |page| matches!(self.place(page), Some(PageLocation::File(_)));
                 return match { rest }.all(is_files) {
                     true => Ok(done),
                     false => Err(NotRead::Changed),
@@ -167,8 +167,8 @@ impl View {
                 let pages = read.bytes / PAGE_SIZE;
                 let Some(place) = self.place(page) else { break };
                 let (offset, is_file) = match place {
-                    Whereabouts::Slot(offset) => (offset, false),
-                    Whereabouts::File(offset) => (offset, true),
+                    PageLocation::Slot(offset) => (offset, false),
+                    PageLocation::File(offset) => (offset, true),
                 };
                 if self.run(page, place, pages) < pages || of_file.is_some_and(|of| of != is_file) {
                     break;
@@ -181,8 +181,8 @@ impl View {
                 break;
             }
             let placed = &placed[..count];
-            let begun = match (of_file, &self.origin) {
-                (Some(true), Some(origin)) => start(&*origin.store, placed),
+            let begun = match (of_file, &self.private_file) {
+                (Some(true), Some(private_file)) => start(&*private_file.store, placed),
                 _ => start(self.device(), placed),
             };
             done += begun;
@@ -208,10 +208,10 @@ impl Store for View {
             return Ok(alone);
         };
         let run = bytes(page..page + self.run(page, place, MOST));
-        let (Whereabouts::File(start), Some(origin)) = (place, &self.origin) else {
+        let (PageLocation::File(start), Some(private_file)) = (place, &self.private_file) else {
             return Ok(Extent::Data(run));
         };
-        if start >= origin.store.len()? {
+        if start >= private_file.store.len()? {
             // The read of a touch reports the error.
             return Ok(Extent::Data(run));
         }
@@ -219,7 +219,7 @@ impl Store for View {
             let end = range.end.min(start + (run.end - run.start));
             run.start..run.start + (end - start).next_multiple_of(PAGE_SIZE as u64)
         };
-        Ok(match origin.store.extent(start)? {
+        Ok(match private_file.store.extent(start)? {
             Extent::Data(range) => Extent::Data(back(range)),
             Extent::Hole(range) => Extent::Hole(back(range)),
         })
@@ -242,8 +242,8 @@ impl Store for View {
 
     fn takes_apart(&self) -> bool {
         let of_swap = |swap: &Arc<Swap>| swap.device().takes_apart();
-        let of_file = |origin: &Origin| origin.store.takes_apart();
-        self.swap.as_ref().is_some_and(of_swap) || self.origin.as_ref().is_some_and(of_file)
+        let of_file = |private_file: &PrivateFile| private_file.store.takes_apart();
+        self.swap.as_ref().is_some_and(of_swap) || self.private_file.as_ref().is_some_and(of_file)
     }
 
     unsafe fn submit_apart(&self, reads: &[Read]) -> usize {
@@ -256,10 +256,12 @@ impl Store for View {
             Some(swap) => swap.device().reap(cookie, complete, timeout_ns),
             None => Reap::NotInFlight,
         };
-        match (&self.origin, of_swap) {
-            (Some(origin), Reap::NotInFlight) => origin.store.reap(cookie, complete, timeout_ns),
-            (Some(origin), Reap::TimedOut) => {
-                origin.store.reap(NO_COOKIE, complete, 0);
+        match (&self.private_file, of_swap) {
+            (Some(private_file), Reap::NotInFlight) => {
+                private_file.store.reap(cookie, complete, timeout_ns)
+            }
+            (Some(private_file), Reap::TimedOut) => {
+                private_file.store.reap(NO_COOKIE, complete, 0);
                 Reap::TimedOut
             }
             (None, of_swap) => of_swap,
@@ -298,7 +300,7 @@ mod tests {
         let view = View {
             pages: pages.clone(),
             swap: None,
-            origin: Some(Origin {
+            private_file: Some(PrivateFile {
                 store: Arc::new(OnePage),
                 offset: 0,
             }),

@@ -370,8 +370,8 @@ impl Folio {
     /// the bits to sleep on, or `None` if the lock is free. The caller holds a
     /// reference.
     pub fn announce_waiter(&self) -> Option<u32> {
-        // AcqRel pairs with `rouse`: the caller's next step (it looks for
-        // the read in its ring) comes after, for the thread that rouses.
+        // AcqRel pairs with `wake_while_locked`: the caller's next step (it looks for
+        // the read in its ring) comes after, for the thread that wakes.
         let state = self.state.fetch_or(flag::WAITERS, Ordering::AcqRel);
         // Left behind, the bit costs the next holder a wake-up call.
         (state & flag::LOCKED != 0).then_some(state | flag::WAITERS)
@@ -385,7 +385,7 @@ impl Folio {
 
     /// Wakes the waiters although the folio stays locked: there is something
     /// new to do about it. The caller holds a reference.
-    pub fn rouse(&self) {
+    pub fn wake_while_locked(&self) {
         let before = self.state.fetch_and(!flag::WAITERS, Ordering::AcqRel);
         if before & flag::WAITERS != 0 {
             self.state.wake(u32::MAX);

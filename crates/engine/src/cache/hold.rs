@@ -2,7 +2,7 @@
 
 use super::{MapError, Node};
 use crate::budget::{FLOOR, Need};
-use crate::reclaim::patience::Patience;
+use crate::reclaim::memory_wait::MemoryWaitLimit;
 
 /// Why a budget cannot hold a map. All are pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +25,13 @@ impl Node {
             return Err(self.shortage(pages, budget.may_hold()));
         }
         let need = Need::Pages((pages + FLOOR) as usize);
-        let mut patience = Patience::new(&*self.clock);
+        let mut memory_wait = MemoryWaitLimit::new(&*self.clock);
         while !budget.try_charge(pages, FLOOR) {
             let subscription = budget.subscribe();
             if !self.make_room(need) {
-                patience.wait(subscription);
+                memory_wait.wait(subscription);
             }
-            if patience.is_over() {
+            if memory_wait.is_over() {
                 budget.let_go(pages);
                 return Err(self.shortage(pages, budget.free().saturating_sub(FLOOR)));
             }

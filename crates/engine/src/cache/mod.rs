@@ -61,7 +61,7 @@ pub use frames::FrameMemory;
 pub use hold::Shortage;
 pub use node::{Node, NodeError, NodeOptions};
 pub use residency::Residency;
-pub use truncate::Emptied;
+pub use truncate::TruncateGuard;
 use window::Window;
 pub use write_back::WriteBackCursor;
 

@@ -14,9 +14,9 @@ use sync::atomic::Ordering;
 
 /// Pages that are being taken out of a store, until this is dropped.
 #[must_use]
-pub struct Emptied<'a>(&'a PageCache);
+pub struct TruncateGuard<'a>(&'a PageCache);
 
-impl Drop for Emptied<'_> {
+impl Drop for TruncateGuard<'_> {
     fn drop(&mut self) {
         self.0.emptied.store(0, Ordering::Release);
     }
@@ -77,13 +77,13 @@ impl PageCache {
 
     /// The store is about to end at byte `end`, if it can. All pages from there on are written back and forgotten, and a touch
     /// of one waits as long as the caller has both the result and the length. Pinned pages stay as they are.
-    pub fn empty_from(&self, end: u64) -> Emptied<'_> {
+    pub fn empty_from(&self, end: u64) -> TruncateGuard<'_> {
         let window = self.addresses();
         let start = self.address(end.min(window.len() as u64)) & !(PAGE_SIZE - 1);
         self.begin_to_empty(start..window.end)
     }
 
-    fn begin_to_empty(&self, range: Range<usize>) -> Emptied<'_> {
+    fn begin_to_empty(&self, range: Range<usize>) -> TruncateGuard<'_> {
         let (start, unit) = (self.addresses().start, self.emptied_unit());
         let first = (range.start - start) / unit;
         let end = (range.end - start).div_ceil(unit);
@@ -91,7 +91,7 @@ impl PageCache {
         self.emptied
             .store(first as u64 | (end as u64) << 32, Ordering::Release);
         self.evict_range(range, Dirty::Written);
-        Emptied(self)
+        TruncateGuard(self)
     }
 
     /// True if a page of `range` is on its way out of the store.

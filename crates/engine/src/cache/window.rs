@@ -55,9 +55,9 @@ const fn place(word: usize) -> usize {
 
 /// The result of counting residents in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Enter {
+pub enum CountResult {
     /// Counted; the page table is there or is paid for.
-    Entered,
+    Counted,
     /// The budget has no page for the page table.
     NoMemory,
     /// Another thread is zapping the range: wait, then look again.
@@ -132,26 +132,26 @@ impl Spans {
 
     /// Pays for a range's page table, and counts the range into its page of the
     /// table, which the first pays for.
-    fn pay(&self, front: &WaitWord, budget: &Budget, reserve: u64) -> Enter {
+    fn charge_table(&self, front: &WaitWord, budget: &Budget, reserve: u64) -> CountResult {
         if !budget.try_charge(1, reserve) {
-            return Enter::NoMemory;
+            return CountResult::NoMemory;
         }
         if !self.comes_and_goes() {
-            return Enter::Entered;
+            return CountResult::Counted;
         }
         let mut now = front.load(Ordering::Relaxed);
         let refused = loop {
             if now == ZAPPING {
-                break Enter::Zapping;
+                break CountResult::Zapping;
             }
             if now == 0 && !budget.try_charge(1, reserve) {
-                break Enter::NoMemory;
+                break CountResult::NoMemory;
             }
-            // Acquire pairs with the Release in `pay_back`: words are written to
+            // Acquire pairs with the Release in `uncharge_table`: words are written to
             // after the page has gone.
             let (set, failed) = (Ordering::Acquire, Ordering::Relaxed);
             match front.compare_exchange(now, now + 1, set, failed) {
-                Ok(_) => return Enter::Entered,
+                Ok(_) => return CountResult::Counted,
                 Err(changed) => {
                     if now == 0 {
                         budget.uncharge(1);
@@ -166,7 +166,7 @@ impl Spans {
 
     /// Pays a range's page table back, and counts the range out of its page of the
     /// table. With the last one the page goes.
-    fn pay_back(&self, front: &WaitWord, budget: &Budget) {
+    fn uncharge_table(&self, front: &WaitWord, budget: &Budget) {
         budget.uncharge(1);
         if !self.comes_and_goes() {
             return;
@@ -277,16 +277,16 @@ impl Window {
 
     /// Counts `pages` residents in. The memory that the first of a range needs (the page
     /// table, a page of this table) is charged.
-    pub fn enter(&self, addr: usize, pages: usize, budget: &Budget, reserve: u64) -> Enter {
+    pub fn enter(&self, addr: usize, pages: usize, budget: &Budget, reserve: u64) -> CountResult {
         let (front, word) = self.slot(addr);
         let mut now = word.load(Ordering::Relaxed);
         loop {
             if now == ZAPPING {
-                return Enter::Zapping;
+                return CountResult::Zapping;
             }
             if now == 0 {
-                match self.spans.pay(front, budget, reserve) {
-                    Enter::Entered => {}
+                match self.spans.charge_table(front, budget, reserve) {
+                    CountResult::Counted => {}
                     refused => return refused,
                 }
             }
@@ -298,10 +298,10 @@ impl Window {
                 Ordering::Acquire,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return Enter::Entered,
+                Ok(_) => return CountResult::Counted,
                 Err(changed) => {
                     if now == 0 {
-                        self.spans.pay_back(front, budget);
+                        self.spans.uncharge_table(front, budget);
                     }
                     now = changed;
                 }
@@ -311,24 +311,24 @@ impl Window {
 
     /// Counts all pages of the range at `addr` in, where none is resident, and pays for its table: they come as one piece. `None` if
     /// one is.
-    pub fn enter_whole(&self, addr: usize, budget: &Budget, reserve: u64) -> Option<Enter> {
+    pub fn enter_whole(&self, addr: usize, budget: &Budget, reserve: u64) -> Option<CountResult> {
         let (front, word) = self.slot(addr);
         // Relaxed: the exchange below decides.
         match word.load(Ordering::Relaxed) {
             0 => {}
-            ZAPPING => return Some(Enter::Zapping),
+            ZAPPING => return Some(CountResult::Zapping),
             _ => return None,
         }
-        match self.spans.pay(front, budget, reserve) {
-            Enter::Entered => {}
+        match self.spans.charge_table(front, budget, reserve) {
+            CountResult::Counted => {}
             refused => return Some(refused),
         }
         let all = WHOLE | (TABLE_SPAN / PAGE_SIZE) as u32;
         // Acquire pairs with the Release in `zapped`, as in `enter`.
         match word.compare_exchange(0, all, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Some(Enter::Entered),
+            Ok(_) => Some(CountResult::Counted),
             Err(_) => {
-                self.spans.pay_back(front, budget);
+                self.spans.uncharge_table(front, budget);
                 None
             }
         }
@@ -382,7 +382,7 @@ impl Window {
         let before = word.swap(0, Ordering::Release);
         assert_eq!(before, ZAPPING, "a range is zapped once");
         word.wake(u32::MAX);
-        self.spans.pay_back(front, budget);
+        self.spans.uncharge_table(front, budget);
     }
 
     /// Counts `pages` residents out that were counted in and perhaps mapped,

@@ -21,7 +21,7 @@
 //! `mmap_lock` because of I/O. It keeps the folio that it waited for until the
 //! next attempt has looked. `retry` has the other policies, which keep other locks or
 //! drop the folio. A thread that serves the faults of many does not wait for a
-//! read: `begun`.
+//! read: `started`.
 
 use crate::mm::backing::VmFault;
 use crate::mm::{AddressSpace, VmaRead};
@@ -31,21 +31,21 @@ use retry::Retry;
 
 mod access;
 mod anon;
-mod begun;
 mod fault_in;
 mod file;
 mod populate;
 mod retry;
+mod started;
 
 pub use crate::cache::reads::{Completion, prefetch};
 pub use crate::page::{FaultAddress, FaultError, FaultFlags, Interrupt, NeverInterrupted};
 pub use crate::wait::{Fault, Wait, Waited};
 pub use access::{Stop, Stopped, read_at, touch, write_at};
 pub use anon::{HandOverFn, NotHandedOver, hand_over};
-pub use begun::{Begun, FaultRead, FaultWait, begin};
 pub use fault_in::{FaultIn, FaultInError, FaultInMany, Progress};
 pub use file::{Pin, open_to_writes, pin, unpin, write_whole};
 pub use populate::{Populated, lock, populate, unlock};
+pub use started::{FaultRead, FaultWait, StartedFault, begin};
 
 /// How a fault ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -70,7 +70,7 @@ pub fn lock(
             if !anon.node.try_pin(1) {
                 return Outcome::Error(FaultError::NoMemory);
             }
-            if anon.let_stay(page) {
+            if anon.keep_page(page) {
                 break true;
             }
             anon.node.unpin_pages(1);
@@ -83,7 +83,7 @@ pub fn lock(
         {
             outcome = Outcome::Error(mmu_error(error));
         }
-        if outcome != Outcome::Mapped && first && anon.let_go(page) {
+        if outcome != Outcome::Mapped && first && anon.release_page(page) {
             anon.node.unpin_pages(1);
         }
         outcome
@@ -94,7 +94,7 @@ pub fn lock(
 pub fn unlock(space: &AddressSpace, range: Range<usize>) {
     for_pages(&range, |addr| {
         if let Some((anon, page)) = private_page(space, addr)
-            && anon.let_go(page)
+            && anon.release_page(page)
         {
             anon.node.unpin_pages(1);
         }

@@ -101,7 +101,7 @@ impl<'a> Retry<'a> {
     pub(super) fn gives_up(&self, wait: &Wait) -> bool {
         let short = |since| wait.node().clock.now_ns().saturating_sub(since);
         let short_ns = self.short_since.map_or(0, short);
-        wait.is_hopeless(self.standstill, short_ns)
+        wait.must_fail(self.standstill, short_ns)
     }
 
     /// Waits, with or without the lock. If that is how the fault ends, nothing is

@@ -29,7 +29,7 @@ impl HugeFile {
     /// Makes a hole of `indexes` (`fallocate(2)` with `FALLOC_FL_PUNCH_HOLE`): they are
     /// zeros again. Their pages go back to the pool, but those that are promised to a
     /// mapping stay promised.
-    pub fn punch(&self, indexes: Range<u64>) -> Result<(), HugeError> {
+    pub fn punch_hole(&self, indexes: Range<u64>) -> Result<(), HugeError> {
         if indexes.is_empty() || indexes.end > self.capacity() {
             return Err(HugeError::Range);
         }

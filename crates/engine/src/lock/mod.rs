@@ -1,7 +1,7 @@
 //! Locks of our own, built on the façade so that they are checked and costed.
 //!
 //! - [`Mutex`]: one word; for short sections that never touch managed memory.
-//! - [`Several`]: mutexes of which a thread wants any one.
+//! - [`MutexPool`]: mutexes of which a thread wants any one.
 //! - [`RwSem`]: reader-writer lock, beneath `mmap_lock`; it is [`RawRwSem`], which is
 //!   fair, [`StealRwSem`], which lets a writer that runs pass those that sleep, a few
 //!   times, or [`QueuedRwSem`], which is as Linux's, with statistics.
@@ -16,19 +16,19 @@
 pub mod bell;
 pub mod group;
 pub mod mutex;
+pub mod mutex_pool;
 pub mod order;
 pub mod queued_rwsem;
 pub mod raw_rwsem;
 pub mod rwsem;
-pub mod several;
 pub mod steal_rwsem;
 pub mod wait_stats;
 
 pub use bell::Bell;
 pub use mutex::{Mutex, MutexGuard};
+pub use mutex_pool::{MutexPool, PoolGuard};
 pub use queued_rwsem::QueuedRwSem;
 pub use raw_rwsem::RawRwSem;
 pub use rwsem::{ReadGuard, RwSem, WriteGuard};
-pub use several::{OneOf, Several};
 pub use steal_rwsem::StealRwSem;
 pub use wait_stats::{WaitSnapshot, WaitStats};

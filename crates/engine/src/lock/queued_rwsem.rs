@@ -87,13 +87,13 @@ impl Queue {
 /// A reader in the queue.
 #[derive(Debug)]
 #[must_use]
-pub struct ReadTurn<'a> {
+pub struct ReadWaiter<'a> {
     sem: &'a QueuedRwSem,
     /// The value of the gate until the reader is let in.
     closed: u32,
 }
 
-impl ReadTurn<'_> {
+impl ReadWaiter<'_> {
     /// Waits for it. The reader is inside then.
     pub fn wait(self) {
         let gate = &self.sem.read_gate;
@@ -107,7 +107,7 @@ impl ReadTurn<'_> {
 /// A writer in the queue.
 #[derive(Debug)]
 #[must_use]
-pub struct WriteTurn<'a> {
+pub struct WriteWaiter<'a> {
     sem: &'a QueuedRwSem,
     ticket: u32,
     /// When it came.
@@ -116,7 +116,7 @@ pub struct WriteTurn<'a> {
     seen: u32,
 }
 
-impl WriteTurn<'_> {
+impl WriteWaiter<'_> {
     /// Waits for it. The writer is inside then.
     pub fn wait(mut self, clock: &dyn Clock) {
         let gate = self.sem.write_gate(self.ticket);
@@ -146,7 +146,7 @@ impl QueuedRwSem {
 
     /// Goes in for reading, or into the queue.
     #[inline]
-    pub fn read_or_queue(&self, clock: &dyn Clock) -> Option<ReadTurn<'_>> {
+    pub fn read_or_queue(&self, clock: &dyn Clock) -> Option<ReadWaiter<'_>> {
         if self.try_read() {
             return None;
         }
@@ -162,7 +162,7 @@ impl QueuedRwSem {
     }
 
     #[cold]
-    fn steal_read_or_queue(&self, clock: &dyn Clock) -> Option<ReadTurn<'_>> {
+    fn steal_read_or_queue(&self, clock: &dyn Clock) -> Option<ReadWaiter<'_>> {
         // Acquire, here and below, as in `try_read`.
         let steal = |state| (state & !WAITERS == 0).then_some(state + READER);
         if self.update(Acquire, steal).is_some() {
@@ -184,7 +184,7 @@ impl QueuedRwSem {
             queue.readers_since = clock.now_ns();
         }
         queue.readers += 1;
-        Some(ReadTurn {
+        Some(ReadWaiter {
             sem: self,
             // Relaxed: it changes under the queue's lock.
             closed: self.read_gate.load(Relaxed),
@@ -193,7 +193,7 @@ impl QueuedRwSem {
 
     /// Goes in for writing, or into the queue.
     #[inline]
-    pub fn write_or_queue(&self, clock: &dyn Clock) -> Option<WriteTurn<'_>> {
+    pub fn write_or_queue(&self, clock: &dyn Clock) -> Option<WriteWaiter<'_>> {
         if self.try_write() {
             return None;
         }
@@ -211,7 +211,7 @@ impl QueuedRwSem {
     }
 
     #[cold]
-    fn steal_write_or_queue(&self, clock: &dyn Clock) -> Option<WriteTurn<'_>> {
+    fn steal_write_or_queue(&self, clock: &dyn Clock) -> Option<WriteWaiter<'_>> {
         // Acquire, here and below, as in `try_write`.
         let steal = |state| (state & !WAITERS == 0).then_some(state | WRITER);
         if hint::spin_until(|| self.update(Acquire, steal).is_some()) {
@@ -225,7 +225,7 @@ impl QueuedRwSem {
         }
         let ticket = queue.ticket.wrapping_add(queue.writers);
         queue.writers += 1;
-        Some(WriteTurn {
+        Some(WriteWaiter {
             sem: self,
             ticket,
             since: clock.now_ns(),
@@ -307,7 +307,7 @@ impl QueuedRwSem {
                 return;
             }
             queue.readers = 0;
-            // Release pairs with the Acquire in `ReadTurn::wait`.
+            // Release pairs with the Acquire in `ReadWaiter::wait`.
             self.read_gate.fetch_add(1, Release);
             &self.read_gate
         } else if queue.writers > 0 {

@@ -78,16 +78,16 @@ pub enum TryReadError {
     Full,
 }
 
-/// The turn that a comer has to wait for before it is inside.
+/// A comer that has to wait before it is inside.
 #[derive(Debug)]
 #[must_use]
-pub struct Turn<'a> {
+pub struct RwsemWaiter<'a> {
     gate: &'a WaitWord,
-    /// The value of the gate when it is this comer's turn.
+    /// The value of the gate that lets this comer in.
     open: u32,
 }
 
-impl Turn<'_> {
+impl RwsemWaiter<'_> {
     /// Waits for it. The comer is inside then.
     pub fn wait(self) {
         let Self { gate, open } = self;
@@ -118,7 +118,7 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
 
     /// Goes in for reading, unless a writer is inside or came before: then returns the
     /// turn to wait for.
-    pub fn read_or_queue(&self) -> Option<Turn<'_>> {
+    pub fn read_or_queue(&self) -> Option<RwsemWaiter<'_>> {
         // Acquire pairs with the Release half of the last writer's leaving.
         // On failure nothing is read that it protects; but a waiting reader
         // goes in by its gate, and needs no more from here than the phase.
@@ -131,7 +131,7 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
         if old & WRITER == 0 && field(old, WAITING_WRITER) == 0 {
             return None;
         }
-        Some(Turn {
+        Some(RwsemWaiter {
             gate: &self.read_gate,
             open: next_phase(old) as u32,
         })
@@ -157,7 +157,7 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
     }
 
     /// Goes in for writing if no thread is inside or waits; otherwise returns the turn to wait for.
-    pub fn write_or_queue(&self) -> Option<Turn<'_>> {
+    pub fn write_or_queue(&self) -> Option<RwsemWaiter<'_>> {
         // Acquire pairs with the Release half of the leaving of all that were
         // inside: readers' and writers' alike, each a read-modify-write.
         let old = self.join(Acquire, |state| match is_free(state) {
@@ -168,7 +168,7 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
             return None;
         }
         let ticket = (field(old, TICKET) + field(old, WAITING_WRITER)) & FIELD;
-        Some(Turn {
+        Some(RwsemWaiter {
             gate: self.write_gate(ticket),
             open: ticket as u32 + 1,
         })
@@ -260,14 +260,14 @@ impl<const WRITE_GATES: usize> RawRwSem<WRITE_GATES> {
 
     /// Wakes the readers that were let in where the state was `old`.
     pub(super) fn open_read_gate(&self, old: u64) {
-        // Release pairs with the Acquire in `Turn::wait`.
+        // Release pairs with the Acquire in `RwsemWaiter::wait`.
         self.read_gate.swap(next_phase(old) as u32, Release);
         self.read_gate.wake(u32::MAX);
     }
 
     fn open_write_gate(&self, ticket: u64) {
         let gate = self.write_gate(ticket);
-        // Release pairs with the Acquire in `Turn::wait`.
+        // Release pairs with the Acquire in `RwsemWaiter::wait`.
         gate.swap(ticket as u32 + 1, Release);
         gate.wake(u32::MAX);
     }

@@ -8,9 +8,9 @@
 
 use sync::Arc;
 
-use super::queued_rwsem::{QueuedRwSem, ReadTurn, WriteTurn};
-use super::raw_rwsem::{MOST_READERS, RawRwSem, TryReadError, Turn};
-use super::steal_rwsem::{MOST_THEFTS, StealRwSem, StealTurn};
+use super::queued_rwsem::{QueuedRwSem, ReadWaiter, WriteWaiter};
+use super::raw_rwsem::{MOST_READERS, RawRwSem, RwsemWaiter, TryReadError};
+use super::steal_rwsem::{MOST_THEFTS, StealRwSem, StealWaiter};
 use super::wait_stats::WaitStats;
 use crate::clock::Clock;
 use crate::policy::MmapQueue;
@@ -63,16 +63,16 @@ impl RwSem {
     pub fn read(&self) -> ReadGuard<'_> {
         match &self.raw {
             Raw::PhaseFair(raw) => {
-                let turn = raw.read_or_queue();
-                wait_counted(turn, Turn::wait, &self.read_waits, self.clock());
+                let waiter = raw.read_or_queue();
+                wait_counted(waiter, RwsemWaiter::wait, &self.read_waits, self.clock());
             }
             Raw::Steal(raw) => {
-                let turn = raw.read_or_queue();
-                wait_counted(turn, Turn::wait, &self.read_waits, self.clock());
+                let waiter = raw.read_or_queue();
+                wait_counted(waiter, RwsemWaiter::wait, &self.read_waits, self.clock());
             }
             Raw::Queued(raw) => {
-                let turn = raw.read_or_queue(self.clock());
-                wait_counted(turn, ReadTurn::wait, &self.read_waits, self.clock());
+                let waiter = raw.read_or_queue(self.clock());
+                wait_counted(waiter, ReadWaiter::wait, &self.read_waits, self.clock());
             }
         }
         ReadGuard { sem: self }
@@ -96,17 +96,17 @@ impl RwSem {
     pub fn write(&self) -> WriteGuard<'_> {
         match &self.raw {
             Raw::PhaseFair(raw) => {
-                let turn = raw.write_or_queue();
-                wait_counted(turn, Turn::wait, &self.write_waits, self.clock());
+                let waiter = raw.write_or_queue();
+                wait_counted(waiter, RwsemWaiter::wait, &self.write_waits, self.clock());
             }
             Raw::Steal(raw) => {
-                let turn = raw.write_or_queue();
-                wait_counted(turn, StealTurn::wait, &self.write_waits, self.clock());
+                let waiter = raw.write_or_queue();
+                wait_counted(waiter, StealWaiter::wait, &self.write_waits, self.clock());
             }
             Raw::Queued(raw) => {
-                let turn = raw.write_or_queue(self.clock());
-                let wait = |turn: WriteTurn<'_>| turn.wait(self.clock());
-                wait_counted(turn, wait, &self.write_waits, self.clock());
+                let waiter = raw.write_or_queue(self.clock());
+                let wait = |waiter: WriteWaiter<'_>| waiter.wait(self.clock());
+                wait_counted(waiter, wait, &self.write_waits, self.clock());
             }
         }
         WriteGuard { sem: self }
@@ -189,17 +189,17 @@ fn is_inside(tried: Result<(), TryReadError>) -> bool {
 
 /// Waits for the turn by `wait`, if there is one to wait for, and counts that in `waits`.
 pub(crate) fn wait_counted<T>(
-    turn: Option<T>,
+    waiter: Option<T>,
     wait: impl FnOnce(T),
     waits: &WaitStats,
     clock: &dyn Clock,
 ) {
-    let Some(turn) = turn else {
+    let Some(waiter) = waiter else {
         waits.record_uncontended();
         return;
     };
     let begin = clock.now_ns();
-    wait(turn);
+    wait(waiter);
     waits.record(clock.now_ns() - begin);
 }
 

@@ -29,8 +29,8 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sync::hint;
 
 use super::raw_rwsem::{
-    FIELD, READER, RawRwSem, TICKET, TryReadError, Turn, WAITING_READER, WAITING_WRITER, WOKEN,
-    WRITER, field, grant_read, grant_write,
+    FIELD, READER, RawRwSem, RwsemWaiter, TICKET, TryReadError, WAITING_READER, WAITING_WRITER,
+    WOKEN, WRITER, field, grant_read, grant_write,
 };
 
 /// How often the first of the waiting writers may be passed beneath `mmap_lock`.
@@ -55,12 +55,12 @@ pub struct StealRwSem {
 /// A writer in the queue.
 #[derive(Debug)]
 #[must_use]
-pub struct StealTurn<'a> {
+pub struct StealWaiter<'a> {
     sem: &'a StealRwSem,
     ticket: u64,
 }
 
-impl StealTurn<'_> {
+impl StealWaiter<'_> {
     /// Waits for it. The writer is inside then.
     pub fn wait(self) {
         let Self { sem, ticket } = self;
@@ -91,7 +91,7 @@ impl StealRwSem {
 
     /// Goes in for reading, unless a writer is inside or waits: then what to wait
     /// for.
-    pub fn read_or_queue(&self) -> Option<Turn<'_>> {
+    pub fn read_or_queue(&self) -> Option<RwsemWaiter<'_>> {
         self.raw.read_or_queue()
     }
 
@@ -106,7 +106,7 @@ impl StealRwSem {
     }
 
     /// Goes in for writing if nobody is inside; else what to wait for.
-    pub fn write_or_queue(&self) -> Option<StealTurn<'_>> {
+    pub fn write_or_queue(&self) -> Option<StealWaiter<'_>> {
         if self.raw.try_write() {
             return None;
         }
@@ -114,7 +114,7 @@ impl StealRwSem {
     }
 
     #[cold]
-    fn steal_or_queue(&self) -> Option<StealTurn<'_>> {
+    fn steal_or_queue(&self) -> Option<StealWaiter<'_>> {
         let steal = |state| is_empty(state).then_some(state + WRITER);
         // Acquire, here and below, as in `RawRwSem::write_or_queue`.
         let mut stolen = None;
@@ -136,7 +136,7 @@ impl StealRwSem {
             }
             return None;
         }
-        Some(StealTurn {
+        Some(StealWaiter {
             sem: self,
             ticket: (field(old, TICKET) + waiting) & FIELD,
         })
@@ -218,7 +218,7 @@ impl StealRwSem {
 
     fn wake_writer(&self, ticket: u64) {
         let gate = self.raw.write_gate(ticket);
-        // Release pairs with the Acquire in `StealTurn::wait`.
+        // Release pairs with the Acquire in `StealWaiter::wait`.
         gate.fetch_add(1, Release);
         gate.wake(u32::MAX);
     }

@@ -14,7 +14,7 @@ pub enum ForkError {
     Budget,
     /// The page tables cannot show the copy.
     Mmu(MmuError),
-    /// The machine has no VMA or tree node left.
+    /// The slabs have no VMA or tree node left.
     Mappings,
 }
 

@@ -3,8 +3,8 @@
 use core::ops::Range;
 
 use super::mmap_lock::MmapWriteGuard;
+use super::pending_flush::PendingFlush;
 use super::space::{AddressSpace, MmError, check_range};
-use super::stale::Stale;
 
 impl AddressSpace {
     /// Takes `range` out, all of which is mapped. `give` is called once no fault is in progress under it and none can
@@ -31,12 +31,12 @@ impl AddressSpace {
             self.merge_at(&mmap, range.start);
             return given;
         }
-        let mut stale = Stale::default();
+        let mut pending = PendingFlush::default();
         let taken = self.take_out_range(&mmap, range.clone(), |piece, attributes| {
             if let Some(ops) = attributes.backing.ops() {
                 ops.handed_over(attributes.pgoff, piece.len());
             }
-            stale.add(&attributes.backing);
+            pending.add(&attributes.backing);
         });
         taken.expect("whole VMAs go without memory");
         Ok(())

@@ -10,8 +10,8 @@
 use core::ops::Range;
 
 use super::mmap_lock::MmapWriteGuard;
+use super::pending_flush::PendingFlush;
 use super::space::{AddressSpace, MmError, check_range};
-use super::stale::Stale;
 use super::vma::{Attributes, Vma};
 
 impl AddressSpace {
@@ -25,7 +25,7 @@ impl AddressSpace {
         check_range(&range)?;
         let mmap = self.write_lock(&range);
         self.check_cuts(&mmap, &range)?;
-        let mut stale = Stale::default();
+        let mut pending = PendingFlush::default();
         let mut at = range.start;
         let mut hole = false;
         while at < range.end {
@@ -42,7 +42,7 @@ impl AddressSpace {
                 Ok(())
             } else {
                 if attributes.protection < vma.attributes(&mmap).protection {
-                    stale.add(&attributes.backing);
+                    pending.add(&attributes.backing);
                 }
                 self.modify_part(&mmap, vma, &part, &change)
             };

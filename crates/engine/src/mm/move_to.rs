@@ -4,8 +4,8 @@ use core::ops::Range;
 
 use super::backing::Backing;
 use super::mmap_lock::MmapWriteGuard;
+use super::pending_flush::PendingFlush;
 use super::space::{AddressSpace, MmError, check_range};
-use super::stale::Stale;
 use super::vma::Attributes;
 use crate::PAGE_SHIFT;
 use crate::mmu::MmuError;
@@ -54,7 +54,7 @@ impl AddressSpace {
         let mmap = self.write_lock(&old);
         self.check_mapped(&mmap, &old, from)?;
         assert!(target.claim(self.id()), "memory that was mapped before");
-        let mut stale = Stale::default();
+        let mut pending = PendingFlush::default();
         let moved = self.map_moved(&mmap, &old, to, &new).and_then(|()| {
             // Faults in progress are over, and no other begins. The new VMAs were
             // write-locked from the start.
@@ -65,8 +65,9 @@ impl AddressSpace {
             Ok(()) => old,
             Err(_) => new,
         };
-        let taken =
-            self.take_out_range(&mmap, goes, |_, attributes| stale.add(&attributes.backing));
+        let taken = self.take_out_range(&mmap, goes, |_, attributes| {
+            pending.add(&attributes.backing)
+        });
         taken.expect("whole VMAs go without memory");
         moved
     }

@@ -100,7 +100,7 @@ impl AddressSpace {
         assert_eq!(count, self.map_count());
         // A claimed slot is in the tree, and all others are detached.
         let mut claimed = 0;
-        for vma in (0..).map_while(|index| self.machine.vmas.try_get(index)) {
+        for vma in (0..).map_while(|index| self.slabs.vmas.try_get(index)) {
             if vma.space() == self.id() {
                 claimed += 1;
             } else if vma.space() == 0 {

@@ -3,9 +3,9 @@
 use core::ops::Range;
 
 use super::mmap_lock::MmapWriteGuard;
+use super::pending_flush::PendingFlush;
 use super::space::{AddressSpace, MmError, check_range};
 use super::split::attributes_of_part;
-use super::stale::Stale;
 
 impl AddressSpace {
     /// Moves the mappings in `old`, whole VMAs or parts of them, to `start`.
@@ -32,7 +32,7 @@ impl AddressSpace {
             return Err(MmError::Overlap);
         }
         self.check_cuts(&mmap, &old)?;
-        let mut stale = Stale::default();
+        let mut pending = PendingFlush::default();
         // The steps that can fail come first: the new VMAs, then the cut out of the old
         // ones. All of them are write-locked until the end.
         let moved = self.copy_to(&mmap, &old, start).and_then(|()| {
@@ -41,7 +41,7 @@ impl AddressSpace {
                 if let Some(ops) = attributes.backing.ops() {
                     ops.unshare(attributes.pgoff, piece.len());
                 }
-                stale.add(&attributes.backing);
+                pending.add(&attributes.backing);
             })
         });
         if moved.is_err() {

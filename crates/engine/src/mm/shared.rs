@@ -39,9 +39,9 @@
 use core::ops::Range;
 
 use super::mmap_lock::MmapSharedGuard;
+use super::pending_flush::PendingFlush;
 use super::space::{AddressSpace, MmError};
-use super::stale::Stale;
-use super::tree::{LockedLeaf, NotYet, Spare, Walk};
+use super::tree::{LeafLockError, LockedLeaf, Spare, Walk};
 use super::vma::Attributes;
 use super::vma_lock::refcount;
 use crate::mmu::gather::MmuGather;
@@ -54,15 +54,15 @@ impl AddressSpace {
         range: &Range<usize>,
         attributes: &Attributes,
     ) -> Option<Result<(), MmError>> {
-        let index = self.machine.vmas.alloc()?;
-        let vma = self.machine.vmas.get(index);
+        let index = self.slabs.vmas.alloc()?;
+        let vma = self.slabs.vmas.get(index);
         vma.init_shared(mmap, range.clone(), attributes.clone());
         let mut spare = Spare::default();
         let result = self.enter_shared(range, index, &mut spare);
         self.tree.give_back(&mut spare);
         if !matches!(result, Some(Ok(()))) {
             vma.clear_shared(mmap);
-            self.machine.vmas.free(index);
+            self.slabs.vmas.free(index);
         }
         result
     }
@@ -81,17 +81,17 @@ impl AddressSpace {
             }
             match leaf.make_room(spare) {
                 Ok(()) => {
-                    refcount::attach(self.machine.vmas.get(index));
+                    refcount::attach(self.slabs.vmas.get(index));
                     leaf.insert(range.start, index, spare);
                     return Some(Ok(()));
                 }
-                Err(NotYet::Nodes(count)) => {
+                Err(LeafLockError::Nodes(count)) => {
                     // Others do not wait for memory.
                     drop(leaf);
                     self.tree.fill(spare, count).ok()?;
                 }
-                Err(NotYet::Moved) => {}
-                Err(NotYet::Alone) => return None,
+                Err(LeafLockError::Moved) => {}
+                Err(LeafLockError::Alone) => return None,
             }
         }
     }
@@ -142,7 +142,7 @@ impl AddressSpace {
             }
             match leaf.make_way() {
                 Ok(()) => break (leaf, entry),
-                Err(NotYet::Moved) => {}
+                Err(LeafLockError::Moved) => {}
                 Err(_) => return None,
             }
         };
@@ -151,13 +151,13 @@ impl AddressSpace {
         leaf.remove(range.start);
         refcount::detach_when_read(vma, mmap.mmap_lock(), readers);
         let attributes = vma.clear_shared(mmap);
-        self.machine.vmas.free(entry.vma);
+        self.slabs.vmas.free(entry.vma);
         let mut gather = MmuGather::new();
-        let mut stale = Stale::default();
+        let mut pending = PendingFlush::default();
         if let Some(ops) = attributes.backing.ops()
             && !ops.removed(attributes.pgoff, range.len(), &mut gather)
         {
-            stale.add(&attributes.backing);
+            pending.add(&attributes.backing);
         }
         removed(range.clone(), attributes);
         Some(())

@@ -1,7 +1,7 @@
 //! An address space: mappings by address.
 //!
 //! ```text
-//!   AddressSpace ── tree ──► leaf [ start → index ] ──► Vma (slab of the Machine)
+//!   AddressSpace ── tree ──► leaf [ start → index ] ──► Vma (slab of VmaSlabs)
 //!        │                                               ▲
 //!        └─ mmap_lock: shape          its own count: faults in progress
 //! ```
@@ -20,11 +20,11 @@ use core::ops::Range;
 
 use sync::Arc;
 
-use super::machine::Machine;
 use super::mmap_lock::MmapLock;
 use super::tree::{Entry, NoNodes, Tree, Walk};
 use super::vma::Vma;
 use super::vma_lock::NoVmaLock;
+use super::vma_slabs::VmaSlabs;
 use crate::clock::Clock;
 use crate::lock::WaitSnapshot;
 use crate::policy::{MmapVerbs, SpaceLocks};
@@ -72,9 +72,9 @@ impl From<NoVmaLock> for MmError {
 /// first.
 pub struct AddressSpace {
     /// Where its VMAs come from; immutable.
-    pub(super) machine: Arc<Machine>,
+    pub(super) slabs: Arc<VmaSlabs>,
     /// Taken for write to change the space's shape. Also has the number of the
-    /// space, which no other space of the machine ever has.
+    /// space, which no other space of these slabs ever has.
     pub(super) mmap_lock: MmapLock,
     /// VMAs by start. Changed under `mmap_lock` for write, or leaf by leaf by
     /// verbs that share it; lookups need no lock.
@@ -83,30 +83,30 @@ pub struct AddressSpace {
 
 impl AddressSpace {
     /// An empty space. Fails with `NoMemory` only.
-    pub fn new(machine: Arc<Machine>, clock: Arc<dyn Clock>) -> Result<Self, MmError> {
-        Self::with_lock(machine, clock, SpaceLocks::default())
+    pub fn new(slabs: Arc<VmaSlabs>, clock: Arc<dyn Clock>) -> Result<Self, MmError> {
+        Self::with_lock(slabs, clock, SpaceLocks::default())
     }
 
     /// The same, with these locks, or this kind of lock in its VMAs. Spaces of one
     /// machine may have different ones.
     pub fn with_lock(
-        machine: Arc<Machine>,
+        slabs: Arc<VmaSlabs>,
         clock: Arc<dyn Clock>,
         locks: impl Into<SpaceLocks>,
     ) -> Result<Self, MmError> {
-        let mmap_lock = machine.new_mmap_lock(clock, locks.into());
-        let tree = Tree::new(Arc::clone(&machine.nodes))?;
+        let mmap_lock = slabs.new_mmap_lock(clock, locks.into());
+        let tree = Tree::new(Arc::clone(&slabs.nodes))?;
         Ok(Self {
             tree: match mmap_lock.locks().verbs {
                 MmapVerbs::Alone => tree,
                 MmapVerbs::Shared => tree.shared(),
             },
             mmap_lock,
-            machine,
+            slabs,
         })
     }
 
-    /// The number of the space, unique in its machine.
+    /// The number of the space, which no other space of its slabs has.
     pub fn id(&self) -> u64 {
         self.mmap_lock.space()
     }
@@ -139,7 +139,7 @@ impl AddressSpace {
     }
 
     pub(super) fn vma(&self, entry: Entry) -> &Vma {
-        self.machine.vmas.get(entry.vma)
+        self.slabs.vmas.get(entry.vma)
     }
 
     /// The tree's answer to a holder of `mmap_lock`: there is no writer

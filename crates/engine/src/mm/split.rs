@@ -52,16 +52,16 @@ impl AddressSpace {
         range: Range<usize>,
         attributes: Attributes,
     ) -> Result<&Vma, MmError> {
-        let index = self.machine.alloc_vma(mmap).ok_or(MmError::NoMemory)?;
-        let vma = self.machine.vmas.get(index);
+        let index = self.slabs.alloc_vma(mmap).ok_or(MmError::NoMemory)?;
+        let vma = self.slabs.vmas.get(index);
         let start = range.start;
         vma.init(mmap, range, attributes)
-            .inspect_err(|_| self.machine.vmas.free(index))?;
+            .inspect_err(|_| self.slabs.vmas.free(index))?;
         // In the tree before it is attached: a lookup that finds it is sent to
         // mmap_lock, as it is afterwards, for it is write-locked from birth.
         if let Err(error) = self.tree.insert(start, index, &mut Walk::default()) {
             vma.clear(mmap);
-            self.machine.vmas.free(index);
+            self.slabs.vmas.free(index);
             return Err(error.into());
         }
         vma.attach(mmap);
@@ -75,7 +75,7 @@ impl AddressSpace {
         vma.start_write(mmap);
         vma.detach(mmap);
         let attributes = vma.clear(mmap);
-        self.machine.free_vma(mmap, removed);
+        self.slabs.free_vma(mmap, removed);
         attributes
     }
 

@@ -3,9 +3,9 @@
 use core::ops::Range;
 
 use super::mmap_lock::MmapWriteGuard;
+use super::pending_flush::PendingFlush;
 use super::space::{AddressSpace, MmError, check_range};
 use super::split::attributes_of_part;
-use super::stale::Stale;
 use super::vma::Attributes;
 use crate::PAGE_SIZE;
 use crate::mmu::gather::MmuGather;
@@ -65,12 +65,12 @@ impl AddressSpace {
     ) -> Result<(), MmError> {
         self.check_cuts(mmap, &range)?;
         let mut gather = MmuGather::new();
-        let mut stale = Stale::default();
+        let mut pending = PendingFlush::default();
         self.take_out_range(mmap, range, |piece, attributes| {
             if let Some(ops) = attributes.backing.ops()
                 && !ops.removed(attributes.pgoff, piece.len(), &mut gather)
             {
-                stale.add(&attributes.backing);
+                pending.add(&attributes.backing);
             }
             removed(piece, attributes);
         })

@@ -92,7 +92,7 @@ impl Accuracy {
     }
 
     /// Touches that a progression has to show beyond the usual.
-    pub(super) fn doubt(&self, kind: Kind) -> u32 {
+    pub(super) fn extra_touches_required(&self, kind: Kind) -> u32 {
         match self.trust(kind) {
             160.. => 0,
             128.. => 1,
@@ -124,21 +124,28 @@ mod tests {
     #[test]
     fn windows_in_vain_cost_trust_and_good_ones_bring_it_back() {
         let mut accuracy = Accuracy::new();
-        assert_eq!(accuracy.doubt(Kind::Run), 0);
+        assert_eq!(accuracy.extra_touches_required(Kind::Run), 0);
         accuracy.sample(Kind::Run, 0);
-        assert_eq!(accuracy.doubt(Kind::Run), 1);
+        assert_eq!(accuracy.extra_touches_required(Kind::Run), 1);
         for _ in 0..20 {
             accuracy.sample(Kind::Run, 0);
         }
         assert_eq!(
-            (accuracy.trust(Kind::Run), accuracy.doubt(Kind::Run)),
+            (
+                accuracy.trust(Kind::Run),
+                accuracy.extra_touches_required(Kind::Run)
+            ),
             (0, 4)
         );
-        assert_eq!(accuracy.doubt(Kind::Stride), 0, "kinds are apart");
+        assert_eq!(
+            accuracy.extra_touches_required(Kind::Stride),
+            0,
+            "kinds are apart"
+        );
         for _ in 0..4 {
             accuracy.sample(Kind::Run, u8::MAX);
         }
-        assert_eq!(accuracy.doubt(Kind::Run), 0);
+        assert_eq!(accuracy.extra_touches_required(Kind::Run), 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! for longest makes room. Evictions are not reported; a miss on a page that was mapped
 //! shows one: its block is forgotten then, and with the third such block its area.
 
-use super::texture::Texture;
+use super::gap_period::GapPeriod;
 use core::ops::Range;
 
 /// Pages of an area: 2 MiB.
@@ -187,7 +187,7 @@ pub(super) struct Area {
     /// Blocks that were found evicted.
     pub(super) lost: u8,
     /// Regular gaps, if it has any.
-    pub(super) texture: Option<Texture>,
+    pub(super) gap_period: Option<GapPeriod>,
     /// Pages that may be touched: all, but for the gaps.
     pub(super) expected: Pages,
 }
@@ -208,7 +208,7 @@ impl Area {
         is_over: false,
         is_record: false,
         lost: 0,
-        texture: None,
+        gap_period: None,
         expected: Pages([u64::MAX; 8]),
     };
 
@@ -297,10 +297,10 @@ impl Area {
     }
 
     /// From now on pages are expected as elsewhere.
-    pub(super) fn expect(&mut self, texture: Option<Texture>) {
-        self.texture = texture;
-        self.expected = match texture {
-            Some(texture) => texture.pages(self.number),
+    pub(super) fn expect(&mut self, gap_period: Option<GapPeriod>) {
+        self.gap_period = gap_period;
+        self.expected = match gap_period {
+            Some(gap_period) => gap_period.pages(self.number),
             None => Area::FREE.expected,
         };
     }

@@ -6,16 +6,16 @@
 //! - more than half of it is touched (a quarter would find shuffles sooner, and take strides for them); or
 //! - three quarters of a region of its size beside it are, and some touches were in this one.
 //!
-//! Where an area has regular gaps (texture.rs), all of this is about the pages between them.
+//! Where an area has regular gaps (gap_period.rs), all of this is about the pages between them.
 //!
 //! Its missing pages are read. Where half of a dense region is used, and the region behind
 //! it is dense, the one in front follows (the *frontier*): so the reader of any order within
 //! regions, and of regions in any direction, finds its pages read.
 //!
-//! **The limit of its cost.** A page that was read for this reason and is not used yet is a loan:
-//! loans are at most 512 pages, or a part of the pages that were lent and used before: a half in regions of a
+//! **The limit of its cost.** Of pages that were read for this reason and are not used yet
+//! there are at most 512, or a part of the pages that were read ahead and used before: a half in regions of a
 //! size that has proven itself, a quarter in others, a sixteenth where there are gaps; a page
-//! that was lent in vain undoes eight that were used. Each reading
+//! that was read in vain undoes eight that were used. Each reading
 //! is a guess that is judged later by the touches in it; regions of a size whose guesses come out
 //! below four fifths are not read any more, only guessed, until guesses are right again; those
 //! around a reader and those in front of it are trusted apart.
@@ -24,7 +24,7 @@
 //!
 //! The tree of regions with half as the threshold is that of NVIDIA's driver for unified
 //! memory (Ganguly et al., ISCA 2019, <https://doi.org/10.1145/3307650.3322224>); regions
-//! beside, guesses and loans are ours.
+//! beside, guesses and the limit of unused pages are ours.
 
 mod choose;
 mod confined;
@@ -32,10 +32,10 @@ mod front;
 mod region;
 
 use super::areas::{AREA, Area, Areas, Blocks, Pages, few_samples, samples};
+use super::gap_period::GapPeriod;
 use super::guess::Guesses;
-use super::loans::Loans;
 use super::records::{LIKELY, moved};
-use super::texture::Texture;
+use super::unused_pages::UnusedPages;
 use super::{Ahead, Event, FOLIO, Planned, Touch};
 use confined::{Apart, Confined, EARLY};
 use core::ops::Range;
@@ -51,7 +51,7 @@ const _: () = assert!(LEAST << (LEVELS - 1) == AREA);
 const LOOKS: [u64; 4] = [8, 24, 48, 96];
 /// Blocks of an area that were evicted, until it is taken for evicted as a whole.
 const LOST: u8 = 2;
-/// Pages that may be lent to a confined reader for each that it touched: at a quarter all of the rest may be.
+/// Unused pages that a confined reader may have for each that it touched: at a quarter all of the rest may be.
 const SCATTERED: u64 = 3;
 /// Touches without a reading, where there was no room for all of the last one.
 const PAUSE: u8 = 16;
@@ -61,7 +61,7 @@ pub(super) struct Density {
     areas: Areas,
     guesses: Guesses,
     /// The pages that areas have ahead.
-    loans: Loans,
+    unused: UnusedPages,
     /// The area of the last reading, and its pages.
     last: (u64, Pages),
     /// Touches until the next reading, after one for which there was no room.
@@ -97,7 +97,7 @@ impl Density {
         Density {
             guesses: Guesses::new(areas.len()),
             areas,
-            loans: Loans::NONE,
+            unused: UnusedPages::NONE,
             last: (0, Pages::NONE),
             pause: 0,
             confined: Confined::NONE,
@@ -113,7 +113,7 @@ impl Density {
     pub(super) fn forget(&mut self) {
         self.areas.forget();
         self.guesses.forget_all();
-        self.loans.take_back(u64::MAX);
+        self.unused.take_back(u64::MAX);
         self.pause = 0;
     }
 
@@ -136,7 +136,7 @@ impl Density {
             is_confined: false,
         };
         if let Some(area) = self.areas.find(start / AREA)
-            && area.texture.is_some()
+            && area.gap_period.is_some()
         {
             region.count = area.expected_in(&region.range()) as u16;
             region.has_gaps = true;
@@ -168,7 +168,7 @@ impl Density {
     fn enter_front(&mut self, number: u64, reader: u64, clock: u32) {
         let is_new = self.areas.find(number).is_none();
         self.enter(number, clock);
-        if is_new && (self.areas.find(number)).is_some_and(|area| area.texture.is_none()) {
+        if is_new && (self.areas.find(number)).is_some_and(|area| area.gap_period.is_none()) {
             self.look_for_gaps(number, [reader]);
         }
     }
@@ -177,34 +177,34 @@ impl Density {
     #[inline(never)]
     fn look_for_gaps<const N: usize>(&mut self, number: u64, others: [u64; N]) {
         for other in others {
-            if let Some(texture) = self.gaps_of(other) {
-                return self.expect_gaps(number, &texture);
+            if let Some(gap_period) = self.gaps_of(other) {
+                return self.expect_gaps(number, &gap_period);
             }
         }
     }
 
     /// The regular gaps of an area.
     #[inline(never)]
-    fn gaps_of(&self, number: u64) -> Option<Texture> {
+    fn gaps_of(&self, number: u64) -> Option<GapPeriod> {
         let area = self.areas.find(number)?;
-        if area.texture.is_some() {
-            return area.texture;
+        if area.gap_period.is_some() {
+            return area.gap_period;
         }
         // Blocks that are still ahead as a whole may be touched yet: they are no gaps.
         if area.ahead.of_whole_blocks() * 8 > area.touched.count() {
             return None;
         }
-        Texture::of(number, &area.touched)
+        GapPeriod::of(number, &area.touched)
     }
 
     #[inline(never)]
-    fn expect_gaps(&mut self, number: u64, texture: &Texture) {
+    fn expect_gaps(&mut self, number: u64, gap_period: &GapPeriod) {
         if let Some(area) = self.areas.find_mut(number) {
-            area.expect(Some(*texture));
+            area.expect(Some(*gap_period));
             // Read before the gaps were known.
             let lost = area.ahead.without(&area.expected);
             area.ahead = area.ahead.without(&lost);
-            self.loans.lose(lost.count());
+            self.unused.lose(lost.count());
         }
     }
 
@@ -239,8 +239,11 @@ impl Density {
 
     /// True if a stride is all that was touched beside a page.
     pub(super) fn is_stride(&self, page: u64) -> bool {
-        let texture = self.areas.find(page / AREA).and_then(|area| area.texture);
-        texture.is_some_and(|texture| texture.is_stride())
+        let gap_period = self
+            .areas
+            .find(page / AREA)
+            .and_then(|area| area.gap_period);
+        gap_period.is_some_and(|gap_period| gap_period.is_stride())
     }
 
     /// Takes note of a touch, before its reads are decided.
@@ -254,7 +257,7 @@ impl Density {
             Touch::FirstUse => self.mapped(event.folio.clone(), clock),
             Touch::Miss => self.mapped(event.page..event.page + 1, clock),
         }
-        self.judge_over(number, clock);
+        self.score_finished(number, clock);
     }
 
     #[inline(never)]
@@ -291,7 +294,7 @@ impl Density {
             let block = Pages::range(bit - bit % FOLIO..bit - bit % FOLIO + FOLIO);
             let lost = area.ahead.and(&block);
             area.ahead = area.ahead.without(&block);
-            self.loans.lose(lost.count());
+            self.unused.lose(lost.count());
         }
         let area = self.areas.touch(number, clock);
         area.touched.add(bit);
@@ -313,7 +316,7 @@ impl Density {
         let Some(area) = self.areas.find_mut(number) else {
             return;
         };
-        if area.texture.is_some() {
+        if area.gap_period.is_some() {
             area.expect_no_gaps_if_touched();
         } else if LOOKS.contains(&area.touched.count()) {
             // The area beside it may not have been complete when this one was entered.
@@ -354,10 +357,10 @@ impl Density {
         let area = self.areas.touch(pages.start / AREA, clock);
         let first = pages.start % AREA;
         let pages = Pages::range(first..first + (pages.end - pages.start));
-        let lent = area.ahead.and(&pages);
+        let were_ahead = area.ahead.and(&pages);
         // A folio of several pages is read where that was right so far: all of it counts.
-        area.touched = area.touched.or(&lent);
-        let used = lent.count();
+        area.touched = area.touched.or(&were_ahead);
+        let used = were_ahead.count();
         if area.mapped.is_empty() {
             (area.mapped_before, area.is_over) = (self.mapped, false);
         }
@@ -368,7 +371,7 @@ impl Density {
             self.life = self.mapped.wrapping_sub(area.mapped_before);
         }
         self.mapped = self.mapped.wrapping_add(pages.count() as u32);
-        self.loans.use_up(used);
+        self.unused.use_up(used);
     }
 
     /// The pages to read for a touch that no stream expected. None if it is not in a dense
@@ -395,15 +398,15 @@ impl Density {
             (false, true) => 2,
             (false, false) => 4,
         };
-        let (pages, credit) = match region.is_confined {
+        let (pages, remaining) = match region.is_confined {
             true => (
                 room.sure,
-                self.loans.credit_of(SCATTERED * self.confined.touched),
+                self.unused.remaining_of(SCATTERED * self.confined.touched),
             ),
-            false if is_sure => (room.sure, self.loans.credit(share)),
-            false => (room.pages, self.loans.credit(share)),
+            false if is_sure => (room.sure, self.unused.remaining(share)),
+            false => (room.pages, self.unused.remaining(share)),
         };
-        let most = (pages.saturating_sub(extra)).min(credit);
+        let most = (pages.saturating_sub(extra)).min(remaining);
         let ahead = self.ahead(event, &region, &demand, most.min(room.window), room.clock);
         Some(Planned { demand, ahead })
     }
@@ -436,7 +439,7 @@ impl Density {
             return Ahead::None;
         }
         area.ahead = area.ahead.or(&pages);
-        self.loans.lend(count);
+        self.unused.add(count);
         self.last = (region.area(), pages);
         let single = match is_sure && !region.is_confined && !self.reads_apart(clock) {
             true => self.samples(region),
@@ -462,7 +465,7 @@ impl Density {
     }
 
     /// The last reading was asked for in order, and there was no room from this page on: those
-    /// pages are absent still, and no loan.
+    /// pages are absent still, and do not count as unused.
     pub(super) fn refused(&mut self, page: u64) {
         self.pause = PAUSE;
         self.absent(page);
@@ -475,17 +478,17 @@ impl Density {
         if page / AREA == number
             && let Some(area) = self.areas.find_mut(number)
         {
-            let lent = area.ahead.and(&pages);
+            let were_ahead = area.ahead.and(&pages);
             area.ahead = area.ahead.without(&pages);
             area.read = area.read.without(&pages);
-            self.loans.take_back(lent.count());
+            self.unused.take_back(were_ahead.count());
             self.guesses.forget(number, &pages);
         }
     }
 
-    /// True if a block could be lent anywhere.
-    pub(super) fn has_credit(&self) -> bool {
-        self.loans.credit(16) >= FOLIO && self.pause == 0
+    /// True if a block may be read ahead anywhere.
+    pub(super) fn may_read_ahead(&self) -> bool {
+        self.unused.remaining(16) >= FOLIO && self.pause == 0
     }
 
     /// The blocks of a region that are read page by page.
@@ -536,39 +539,39 @@ impl Density {
         (at, is_new)
     }
 
-    /// Judges the guesses that came true in an area, and any other that had its time.
+    /// Scores the guesses that came true in an area, and any other that had its time.
     #[inline(never)]
-    fn judge_over(&mut self, number: u64, clock: u32) {
+    fn score_finished(&mut self, number: u64, clock: u32) {
         let other = self.guesses.next_to_look_at();
         for at in self.guesses.about(number).chain([other]) {
             if self.guesses.is_over(at, clock, &self.areas) {
-                self.judge_one(at);
+                self.score(at);
             }
         }
     }
 
-    /// An area will be forgotten: its guesses are judged, and the pages still ahead in it were
-    /// lent in vain, by guesses that have made room for others.
+    /// An area will be forgotten: its guesses are scored, and the pages still ahead in it were
+    /// read in vain, by guesses that have made room for others.
     #[inline(never)]
     fn settle(&mut self, number: u64) {
         for at in self.guesses.about(number) {
-            self.judge_one(at);
+            self.score(at);
         }
         if let Some(area) = self.areas.find_mut(number) {
             let share = area.end_record();
             self.of_area = share.map_or(self.of_area, |share| moved(self.of_area, share));
             let unused = core::mem::take(&mut area.ahead);
-            self.loans.lose(unused.count());
+            self.unused.lose(unused.count());
         }
     }
 
-    fn judge_one(&mut self, at: usize) {
+    fn score(&mut self, at: usize) {
         let (area, guess) = self.guesses.get(at);
         if let Some(area) = self.areas.find_mut(area) {
             let unused = guess.pages.and(&area.ahead);
             area.ahead = area.ahead.without(&unused);
             self.guesses.sample(at, &area.touched);
-            self.loans.lose(unused.count());
+            self.unused.lose(unused.count());
         }
         self.guesses.drop(at);
     }

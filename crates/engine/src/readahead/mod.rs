@@ -33,8 +33,8 @@
 //!   windows have a block that is read page by page: a reader that skips one there reads records
 //!   with gaps.
 //! - Density asks which pages of a region are touched, not in which order: areas.rs
-//!   remembers them for the areas that were touched last, texture.rs finds regular gaps,
-//!   guess.rs learns whether the guess of a region of some size was right, and loans.rs
+//!   remembers them for the areas that were touched last, gap_period.rs finds regular gaps,
+//!   guess.rs learns whether the guess of a region of some size was right, and unused_pages.rs
 //!   limits the pages that are read and not used yet.
 //! - Gaps that are the same in all of the file are left out of it first (gaps.rs, view.rs): all of this
 //!   goes by the remaining pages.
@@ -52,31 +52,31 @@
 //! that owns it. No I/O and no new memory after it was made: it runs in the fault
 //! handler. Of a file of 512 MiB or more it is 160 KiB, of one of a few pages 2 KiB.
 
+mod access_patterns;
 mod accuracy;
 mod areas;
 mod baseline;
 mod density;
 mod fit;
+mod gap_period;
 mod gaps;
 mod guess;
 mod history;
-mod loans;
 mod reads;
-mod recognise;
 mod records;
 mod stream;
-mod texture;
+mod unused_pages;
 mod view;
 mod window;
 
 use core::ops::Range;
 
 use crate::page::Advice;
+use access_patterns::AccessPatterns;
 pub use baseline::{Found, LOTS, MOST, MmapMiss, RaWindow};
 use gaps::Gaps;
 use reads::Ahead;
 pub use reads::{Cursor, Reads};
-use recognise::Recogniser;
 use view::View;
 
 /// Pages of the largest folio, and its alignment. A folio never crosses a
@@ -234,10 +234,10 @@ struct Allowance {
 /// Read-ahead state of one mapping. All fields are protected by the lock of
 /// the page cache that owns it.
 pub struct ReadAhead {
-    recogniser: Recogniser,
+    patterns: AccessPatterns,
     /// None of a file that is no larger than an area.
     gaps: Option<Gaps>,
-    /// The recogniser's view of the file, if it does not see all of it.
+    /// The view of the file that `patterns` has, if it does not see all of it.
     view: Option<View>,
 }
 
@@ -245,7 +245,7 @@ impl ReadAhead {
     /// No touch seen yet, of a file of so many pages.
     pub fn new(file_pages: u64) -> Self {
         ReadAhead {
-            recogniser: Recogniser::new(file_pages),
+            patterns: AccessPatterns::new(file_pages),
             gaps: (file_pages > areas::AREA).then(Gaps::new),
             view: None,
         }
@@ -281,7 +281,7 @@ impl ReadAhead {
             file_pages: limits.file_pages,
         };
         if touch == Touch::FirstUse {
-            self.recogniser.mapped(event.folio.end - event.folio.start);
+            self.patterns.mapped(event.folio.end - event.folio.start);
         }
         self.look_for_gaps(&event, advice);
         if let Some(view) = &self.view {
@@ -290,7 +290,7 @@ impl ReadAhead {
             }
             event = event.seen_in(view);
         }
-        let Planned { demand, ahead } = self.recogniser.touch(&event, advice, limits);
+        let Planned { demand, ahead } = self.patterns.touch(&event, advice, limits);
         let view = self.view;
         let start = view.map_or(demand.start, |view| view.page(demand.start));
         Plan {
@@ -309,13 +309,13 @@ impl ReadAhead {
             Some(_) if advice == Advice::Sequential => gaps.end(),
             Some(view) => gaps.touched(view, event.page),
             None if event.touch == Touch::Miss && advice == Advice::Normal => {
-                gaps.missed(self.recogniser.areas())
+                gaps.missed(self.patterns.areas())
             }
             None => None,
         };
         if view != self.view {
             self.view = view;
-            self.recogniser.forget();
+            self.patterns.forget();
         }
     }
 
@@ -324,14 +324,14 @@ impl ReadAhead {
     /// after each plan with something ahead, before the next touch.
     pub fn submitted(&mut self, pages: u32, refused: Option<u64>) {
         let refused = refused.map(|page| self.logical(page));
-        self.recogniser.submitted(pages, refused);
+        self.patterns.submitted(pages, refused);
     }
 
     /// Nothing of the last plan's `ahead`, which begins with `page`, is going to be read: its touch will be told again. In the
     /// place of `submitted`.
     pub fn withdrawn(&mut self, page: u64) {
         let page = self.logical(page);
-        self.recogniser.withdrawn(page);
+        self.patterns.withdrawn(page);
     }
 
     /// Pages that a plan demanded were not read: no memory, or somebody else was at work on
@@ -339,14 +339,14 @@ impl ReadAhead {
     pub fn unread(&mut self, pages: Range<u64>) {
         let pages = self.logical(pages.start)..self.logical(pages.end);
         if !pages.is_empty() {
-            self.recogniser.unread(pages);
+            self.patterns.unread(pages);
         }
     }
 
     /// True if prefetched pages around a touch that are all but certain to be touched may be mapped with it, in so many
     /// pages of memory.
     pub fn maps_ahead(&self, memory: u64) -> bool {
-        self.recogniser.maps_ahead(memory)
+        self.patterns.maps_ahead(memory)
     }
 
     /// `pages`, a folio that was read ahead and is all but certain to be touched, are mapped with a touch of others, which comes
@@ -354,7 +354,7 @@ impl ReadAhead {
     pub fn mapped_with(&mut self, pages: Range<u64>) {
         let count = pages.end - pages.start;
         let pages = self.logical(pages.start)..self.logical(pages.end);
-        self.recogniser.mapped_with(count, pages);
+        self.patterns.mapped_with(count, pages);
     }
 
     fn logical(&self, page: u64) -> u64 {
@@ -365,28 +365,28 @@ impl ReadAhead {
     /// an unmap. Windows shrink by it: reclaim should take pages that their reader left
     /// behind, not pages that were just read.
     pub fn unused(&mut self, pages: u32) {
-        self.recogniser.accuracy.unused(pages);
+        self.patterns.accuracy.unused(pages);
     }
 
     /// Pages in flight or cached that were read ahead and not touched yet.
     pub fn outstanding(&self) -> u32 {
-        self.recogniser.accuracy.outstanding
+        self.patterns.accuracy.outstanding
     }
 
     /// Pages read ahead so far; those of a `demand` are not among them.
     pub fn readahead_pages(&self) -> u64 {
-        self.recogniser.accuracy.readahead_pages
+        self.patterns.accuracy.readahead_pages
     }
 
     /// Pages read ahead of which we know that they were used: whole folios of
     /// a run that went on, otherwise the touched page alone.
     pub fn readahead_used(&self) -> u64 {
-        self.recogniser.accuracy.readahead_used
+        self.patterns.accuracy.readahead_used
     }
 
     /// Pages read ahead that were dropped untouched.
     pub fn readahead_unused(&self) -> u64 {
-        self.recogniser.accuracy.readahead_unused
+        self.patterns.accuracy.readahead_unused
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Where all that is touched of a file lies in the same places of each period, the file is seen as
 //! those pages alone, one after the other: a window, a block, a stream or a stride of such a file is
-//! one of a file without gaps, and all recognisers work in it without a change. Pages of the file are
+//! one of a file without gaps, and all patterns are found in it without a change. Pages of the file are
 //! *physical* here, and their numbers without the gaps *logical*.
 //!
 //! ```text

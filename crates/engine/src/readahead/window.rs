@@ -31,7 +31,7 @@ pub(super) fn terms_needed(proof: &Proof, accuracy: &Accuracy) -> u32 {
         _ => (Kind::Stride, 4),
     };
     let quick = u32::from(proof.in_a_row >= usual - 1);
-    usual - quick + accuracy.doubt(kind)
+    usual - quick + accuracy.extra_touches_required(kind)
 }
 
 /// Pages that a run may have read beyond the touched one, which is its

@@ -9,8 +9,8 @@
 //! and the others are not taken any more.
 
 use super::evict::FolioBatch;
-use super::write_back::WriteSheet;
-use crate::lock::{OneOf, Several, order};
+use super::write_back::WriteBatch;
+use crate::lock::{MutexPool, PoolGuard, order};
 use sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Batches that may be under way at a time on any machine, and of a node whose files are written to.
@@ -21,11 +21,11 @@ const MOST: usize = 64;
 const SHARE: usize = 4096;
 
 /// A batch that the caller has.
-pub type TakenBatch<'a> = OneOf<'a, Box<FolioBatch>, { order::RECLAIM_BATCH }>;
+pub type TakenBatch<'a> = PoolGuard<'a, Box<FolioBatch>, { order::RECLAIM_BATCH }>;
 
 /// The batches of a node.
 pub struct Batches {
-    batches: Several<Box<FolioBatch>, { order::RECLAIM_BATCH }>,
+    batches: MutexPool<Box<FolioBatch>, { order::RECLAIM_BATCH }>,
     /// How many of them are taken where no file is written to. It only grows, with the processors that are seen.
     used: AtomicUsize,
     /// Files are written to. Never reset.
@@ -37,7 +37,7 @@ impl Batches {
     pub fn new(pages: usize) -> Self {
         let count = (pages / SHARE).clamp(CONCURRENT, MOST);
         Self {
-            batches: Several::new((0..count).map(|number| match number < CONCURRENT {
+            batches: MutexPool::new((0..count).map(|number| match number < CONCURRENT {
                 true => FolioBatch::new(1),
                 // Of half the pages: those who wait for it go on sooner.
                 false => FolioBatch::new(2),
@@ -49,23 +49,24 @@ impl Batches {
 
     /// Pages of memory that write-back needs, with so many copies a batch.
     pub(crate) fn write_pages(copies: usize) -> u64 {
-        (CONCURRENT * WriteSheet::pages(copies)) as u64
+        (CONCURRENT * WriteBatch::pages(copies)) as u64
     }
 
     /// Lets batches be written back from now on. When it returns no batch is under way that cannot be. False where the
     /// system has no memory for the copies: nothing is written then.
     pub fn will_write(&self, copies: usize) -> bool {
-        let sheets: Option<Vec<_>> = (0..CONCURRENT).map(|_| WriteSheet::new(copies)).collect();
-        let Some(sheets) = sheets else {
+        let write_batches: Option<Vec<_>> =
+            (0..CONCURRENT).map(|_| WriteBatch::new(copies)).collect();
+        let Some(write_batches) = write_batches else {
             return false;
         };
         // Relaxed: a thread that takes a batch after the look at it below has it from that lock.
         self.writes.store(true, Relaxed);
-        let mut sheets = sheets.into_iter();
+        let mut write_batches = write_batches.into_iter();
         for place in 0..self.batches.count() {
-            let (mut batch, sheet) = (self.batches.lock(place), sheets.next());
-            if batch.sheet.is_none() {
-                batch.sheet = sheet;
+            let (mut batch, write_batch) = (self.batches.lock(place), write_batches.next());
+            if batch.write_batch.is_none() {
+                batch.write_batch = write_batch;
             }
         }
         true

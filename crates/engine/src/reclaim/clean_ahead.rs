@@ -1,7 +1,7 @@
 //! Writing back ahead of need: the next pages to evict are clean by then, and a thread that needs their memory waits for no
 //! device. A thread of the engine's owner sleeps until an eviction where there are dirty pages.
 
-use super::lists::Turns;
+use super::lists::EvictionRanks;
 use super::write_back::WriteOrder;
 use crate::cache::Node;
 
@@ -25,19 +25,19 @@ impl Node {
     /// is limited, because others may make more pages dirty all the time, and the caller has other work.
     pub fn clean_ahead(&self) {
         let look = (self.budget.limit() as usize / 32).min(LOOK);
-        let mut turns = Turns::new(look);
+        let mut ranks = EvictionRanks::new(look);
         for _ in 0..BATCHES {
-            if !self.clean_some(&mut turns) {
+            if !self.clean_some(&mut ranks) {
                 break;
             }
         }
     }
 
     /// A batch of them; true if that made some of them clean.
-    fn clean_some(&self, turns: &mut Turns) -> bool {
+    fn clean_some(&self, ranks: &mut EvictionRanks) -> bool {
         let mut batch = self.lru.batches.take();
-        let (folios, sheet) = batch.cleaning();
-        let found = self.lru.lists.next_dirty(&self.folios, turns, folios);
+        let (folios, write_batch) = batch.cleaning();
+        let found = self.lru.lists.next_dirty(&self.folios, ranks, folios);
         let (mut claimed, mut pages) = (0, 0);
         let mut cache = core::ptr::null();
         for place in 0..found {
@@ -50,7 +50,7 @@ impl Node {
             }
             let dirty = folio.dirty_pages().count_ones() as usize;
             let of = core::ptr::from_ref(folio.cache());
-            let fits = match sheet.room() {
+            let fits = match write_batch.room() {
                 0 => true,
                 // Copies are of one cache. The others come with the next batch.
                 room => pages + dirty <= room && (claimed == 0 || of == cache),
@@ -64,6 +64,6 @@ impl Node {
             folios[claimed] = folio.id();
             claimed += 1;
         }
-        self.clean(&folios[..claimed], sheet, WriteOrder::Reclaim) > 0
+        self.clean(&folios[..claimed], write_batch, WriteOrder::Reclaim) > 0
     }
 }

@@ -2,7 +2,7 @@
 
 use super::batches::TakenBatch;
 use super::whole::RestOfRow;
-use super::write_back::{Dirty, WriteOrder, WriteSheet};
+use super::write_back::{Dirty, WriteBatch, WriteOrder};
 use super::{Heads, Want};
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::{FolioRef, Node};
@@ -23,7 +23,7 @@ pub struct FolioBatch {
     /// zapped whole and paid back.
     last_of_table: [bool; BATCH],
     /// Once files are written to.
-    pub(super) sheet: Option<WriteSheet>,
+    pub(super) write_batch: Option<WriteBatch>,
     /// It takes this part of the pages of a batch. Immutable.
     part: usize,
 }
@@ -36,25 +36,25 @@ impl FolioBatch {
             heads: Heads::UNREAD,
             ranges: [const { 0..0 }; BATCH],
             last_of_table: [false; BATCH],
-            sheet: None,
+            write_batch: None,
             part,
         })
     }
 
     /// True if it can write dirty pages back.
     pub fn can_write(&self) -> bool {
-        self.sheet.is_some()
+        self.write_batch.is_some()
     }
 
-    /// The list of folios that are to be written back, and the sheet for it.
-    pub(super) fn cleaning(&mut self) -> (&mut [u32; BATCH], &mut WriteSheet) {
-        let sheet = self.sheet.as_mut();
-        (&mut self.folios, sheet.expect("files are written to"))
+    /// The list of folios that are to be written back, and the write batch for it.
+    pub(super) fn cleaning(&mut self) -> (&mut [u32; BATCH], &mut WriteBatch) {
+        let write_batch = self.write_batch.as_mut();
+        (&mut self.folios, write_batch.expect("files are written to"))
     }
 
     /// Pages that can be copied at a time.
     fn room(&self) -> usize {
-        self.sheet.as_ref().map_or(0, WriteSheet::room)
+        self.write_batch.as_ref().map_or(0, WriteBatch::room)
     }
 }
 
@@ -151,8 +151,8 @@ impl Node {
             return count;
         }
         if dirty == Dirty::Written {
-            let (folios, sheet) = batch.cleaning();
-            self.write_back(&folios[..count], sheet);
+            let (folios, write_batch) = batch.cleaning();
+            self.write_back(&folios[..count], write_batch);
         }
         let mut left = 0;
         for place in 0..count {
@@ -334,7 +334,7 @@ impl Cleaner<'_> {
 
 impl Drop for Cleaner<'_> {
     fn drop(&mut self) {
-        let (folios, sheet) = self.batch.cleaning();
-        (self.node).clean(&folios[..self.count], sheet, WriteOrder::File);
+        let (folios, write_batch) = self.batch.cleaning();
+        (self.node).clean(&folios[..self.count], write_batch, WriteOrder::File);
     }
 }

@@ -18,11 +18,11 @@ mod batches;
 mod clean_ahead;
 mod copies;
 mod evict;
-mod family;
 pub mod ghost;
 pub(crate) mod heat;
 pub mod lists;
-pub(crate) mod patience;
+pub(crate) mod memory_wait;
+mod shared_budget;
 mod whole;
 pub(crate) mod windows;
 mod write_back;
@@ -103,7 +103,7 @@ impl Node {
             return true;
         }
         let pages = self.pages_for(need);
-        if self.squeeze(pages, in_hand) > 0 && self.has_room(need) {
+        if self.reclaim_from_members(pages, in_hand) > 0 && self.has_room(need) {
             return true;
         }
         // Others may take what this thread makes as fast as it does: then it looks again itself, and does not make room for all of
@@ -254,8 +254,8 @@ impl Node {
         }
     }
 
-    /// True if room for a fault is to be made in others of a family first.
-    pub(crate) fn squeezes_others(&self, need: Need) -> bool {
+    /// True if room for a fault is to be made in other members of a shared budget first.
+    pub(crate) fn reclaims_from_members(&self, need: Need) -> bool {
         let short = self.budget.short_of(self.pages_for(need) as u64);
         short.is_some_and(Budget::is_shared)
     }

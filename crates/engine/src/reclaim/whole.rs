@@ -140,7 +140,7 @@ impl Node {
         let (row, window) = (span(folio.range().start), &folio.cache().window);
         let is_split = self.mmu.split(&row, folio.range().start);
         if is_split || rest == RestOfRow::Stays {
-            self.stats.rows_split.add(1);
+            self.stats.thp_split.add(1);
             window.split(row.start);
         }
         is_split

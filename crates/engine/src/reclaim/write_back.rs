@@ -44,7 +44,7 @@ const GONE: StoreError = StoreError::Short;
 const CUT_OFF: StoreError = StoreError::Short;
 
 /// The list of pages to write: too large for the handler's stack.
-pub(super) struct WriteSheet {
+pub(super) struct WriteBatch {
     /// The dirty folios that the caller has locked.
     folios: Box<[u32]>,
     /// That, and neighbours that are dirty too, in the order of the file.
@@ -58,7 +58,7 @@ pub(super) struct WriteSheet {
     copies: Option<Copies>,
 }
 
-impl WriteSheet {
+impl WriteBatch {
     /// For copies of so many pages; `None` where the system has no memory for them.
     pub(super) fn new(copies: usize) -> Option<Self> {
         let page = PageWrite {
@@ -81,7 +81,7 @@ impl WriteSheet {
         })
     }
 
-    /// Pages of a sheet, with so many copies.
+    /// Pages of a write batch, with so many copies.
     pub(super) const fn pages(copies: usize) -> usize {
         let bytes = 3 * MOST * size_of::<u32>()
             + PAGES * (size_of::<Range<usize>>() + size_of::<PageWrite>());
@@ -154,35 +154,35 @@ enum Locks {
 impl Node {
     /// Writes back the dirty pages of these folios, which the caller has locked, and keeps the locks. Pages that are dirty
     /// afterwards are pinned, or could not be written; their cache has the error.
-    pub(super) fn write_back(&self, folios: &[u32], sheet: &mut WriteSheet) {
+    pub(super) fn write_back(&self, folios: &[u32], batch: &mut WriteBatch) {
         let mut count = 0;
         for &id in folios {
             if self.folios.get(id).is(flag::DIRTY) {
-                sheet.folios[count] = id;
+                batch.folios[count] = id;
                 count += 1;
             }
         }
-        let (count, neighbours) = self.with_neighbours(count, sheet, usize::MAX);
+        let (count, neighbours) = self.with_neighbours(count, batch, usize::MAX);
         let most = match self.mmu.calls_wait() {
-            true => sheet.room(),
+            true => batch.room(),
             false => PAGES,
         };
         let mut first = 0;
         while first < count {
-            let cache = self.folios.get(sheet.all[first]).cache();
+            let cache = self.folios.get(batch.all[first]).cache();
             let (mut end, mut pages) = (first, 0);
             while end < count && pages + BLOCK_PAGES <= most {
-                let folio = self.folios.get(sheet.all[end]);
+                let folio = self.folios.get(batch.all[end]);
                 if !core::ptr::eq(folio.cache(), cache) {
                     break;
                 }
                 pages += folio.dirty_pages().count_ones() as usize;
                 end += 1;
             }
-            self.write_pages(cache, first..end, sheet, (Locks::Kept, WriteOrder::Reclaim));
+            self.write_pages(cache, first..end, batch, (Locks::Kept, WriteOrder::Reclaim));
             first = end;
         }
-        for &id in &sheet.neighbours[..neighbours] {
+        for &id in &batch.neighbours[..neighbours] {
             let folio = self.folios.get(id);
             folio.unlock();
             self.put(folio);
@@ -190,13 +190,13 @@ impl Node {
     }
 
     /// Writes back the dirty pages of these folios, which the caller has locked, and unlocks them as soon as it can; the caller's
-    /// reference to each goes at the end. None of them is `writeback`. Where the sheet has room for copies, all are of one cache,
+    /// reference to each goes at the end. None of them is `writeback`. Where the write batch has room for copies, all are of one cache,
     /// and their dirty pages find room there. Answers how many of them, and of their neighbours, are clean then.
-    pub(super) fn clean(&self, folios: &[u32], sheet: &mut WriteSheet, order: WriteOrder) -> usize {
-        if sheet.room() > 0 && self.mmu.can_copy_out() {
-            return self.write_copies(folios, sheet, order);
+    pub(super) fn clean(&self, folios: &[u32], batch: &mut WriteBatch, order: WriteOrder) -> usize {
+        if batch.room() > 0 && self.mmu.can_copy_out() {
+            return self.write_copies(folios, batch, order);
         }
-        self.write_back(folios, sheet);
+        self.write_back(folios, batch);
         let mut clean = 0;
         for &id in folios {
             let folio = self.folios.get(id);
@@ -208,28 +208,28 @@ impl Node {
     }
 
     /// The same, of copies.
-    fn write_copies(&self, folios: &[u32], sheet: &mut WriteSheet, order: WriteOrder) -> usize {
+    fn write_copies(&self, folios: &[u32], batch: &mut WriteBatch, order: WriteOrder) -> usize {
         let Some(&first) = folios.first() else {
             return 0;
         };
-        sheet.folios[..folios.len()].copy_from_slice(folios);
+        batch.folios[..folios.len()].copy_from_slice(folios);
         let dirty = |&id: &u32| self.folios.get(id).dirty_pages().count_ones() as usize;
-        let room = sheet.room() - folios.iter().map(dirty).sum::<usize>();
+        let room = batch.room() - folios.iter().map(dirty).sum::<usize>();
         let cache = self.folios.get(first).cache();
-        let (count, _) = self.with_neighbours(folios.len(), sheet, room);
-        self.write_pages(cache, 0..count, sheet, (Locks::GivenUp, order))
+        let (count, _) = self.with_neighbours(folios.len(), batch, room);
+        self.write_pages(cache, 0..count, batch, (Locks::GivenUp, order))
     }
 
-    /// Sorts the first `count` folios of the sheet, and adds dirty neighbours, up to `room` pages: a device that gets pages in a
+    /// Sorts the first `count` folios of the write batch, and adds dirty neighbours, up to `room` pages: a device that gets pages in a
     /// row does more of them, and dirty neighbours have to be written some day, too. Returns the number of folios to
     /// write, and how many of them are neighbours, which this has locked, with a reference.
-    fn with_neighbours(&self, count: usize, sheet: &mut WriteSheet, room: usize) -> (usize, usize) {
-        let WriteSheet {
+    fn with_neighbours(&self, count: usize, batch: &mut WriteBatch, room: usize) -> (usize, usize) {
+        let WriteBatch {
             folios,
             all,
             neighbours,
             ..
-        } = sheet;
+        } = batch;
         let start = |&id: &u32| self.folios.get(id).range().start;
         folios[..count].sort_unstable_by_key(start);
         let mut noted = Noted {
@@ -284,17 +284,17 @@ impl Node {
         Some(folio)
     }
 
-    /// Writes the dirty pages of some folios of the sheet, all of one cache. Where locks are given up it answers how many folios are clean
+    /// Writes the dirty pages of some folios of the write batch, all of one cache. Where locks are given up it answers how many folios are clean
     /// then, as of some moment.
     fn write_pages(
         &self,
         cache: &PageCache,
         which: Range<usize>,
-        sheet: &mut WriteSheet,
+        batch: &mut WriteBatch,
         (locks, order): (Locks, WriteOrder),
     ) -> usize {
         if order == WriteOrder::Reclaim {
-            self.protect_scattered(cache, &sheet.all[which.clone()], &mut sheet.ranges);
+            self.protect_scattered(cache, &batch.all[which.clone()], &mut batch.ranges);
         }
         let (mut count, mut taken, mut next) = (0, 0, which.start);
         while next < which.end {
@@ -302,20 +302,20 @@ impl Node {
             next = match locks {
                 Locks::Kept => which.end,
                 // No page is protected for long before its folio is unlocked.
-                Locks::GivenUp => self.close_by(&sheet.all[..which.end], first),
+                Locks::GivenUp => self.close_by(&batch.all[..which.end], first),
             };
-            self.protect_folios(cache, &sheet.all[first..next], &mut sheet.ranges);
+            self.protect_folios(cache, &batch.all[first..next], &mut batch.ranges);
             let from = count;
             for place in first..next {
-                self.note(cache, place, sheet, &mut count);
+                self.note(cache, place, batch, &mut count);
             }
             let copied = locks == Locks::GivenUp || self.mmu.calls_wait();
-            self.take(cache, from..count, sheet, copied);
+            self.take(cache, from..count, batch, copied);
             let mut at = from;
             for place in first..next {
-                let folio = self.folios.get(sheet.all[place]);
-                let (sent, left) = self.send(folio, (place, &mut at), sheet, &mut taken);
-                sheet.sent[place] = sent;
+                let folio = self.folios.get(batch.all[place]);
+                let (sent, left) = self.send(folio, (place, &mut at), batch, &mut taken);
+                batch.sent[place] = sent;
                 match locks {
                     Locks::Kept => cache.end_dirty(folio, sent | left),
                     Locks::GivenUp => {
@@ -325,7 +325,7 @@ impl Node {
                 }
             }
         }
-        let pages = &mut sheet.pages[..taken];
+        let pages = &mut batch.pages[..taken];
         let writes = cache.writes.as_ref().expect("it has been written to");
         if taken > 0 {
             let _stage = Stage::WriteOut.span();
@@ -334,7 +334,7 @@ impl Node {
         }
         let (mut results, mut clean) = (pages.iter(), 0);
         for place in which {
-            let (folio, sent) = (self.folios.get(sheet.all[place]), sheet.sent[place]);
+            let (folio, sent) = (self.folios.get(batch.all[place]), batch.sent[place]);
             let (mut done, mut failed) = (0, 0);
             // Pinned, it may be written to all the time.
             let unpinned = |addr| match folio.is_pinned() {
@@ -379,17 +379,17 @@ impl Node {
 
     /// Notes the pages of the folio at `place` that are to be written, behind the first `count` pages of the sheet. No thread can
     /// write to them, unless they are pinned. The caller holds the folio's lock.
-    fn note(&self, cache: &PageCache, place: usize, sheet: &mut WriteSheet, count: &mut usize) {
-        let folio = self.folios.get(sheet.all[place]);
+    fn note(&self, cache: &PageCache, place: usize, batch: &mut WriteBatch, count: &mut usize) {
+        let folio = self.folios.get(batch.all[place]);
         // Pages that were only expected to be written to are in the store as they are.
         let unwritten = cache.unwritten(folio);
-        sheet.sent[place] = 0;
+        batch.sent[place] = 0;
         for addr in addresses(folio, folio.dirty_pages() & !unwritten) {
             let offset = cache.offset(addr);
             // Bytes behind the end do not belong to the file, even if the store has some.
             if offset < cache.end() {
-                sheet.pages[*count].offset = offset;
-                sheet.sent[place] |= folio.bit_of(addr);
+                batch.pages[*count].offset = offset;
+                batch.sent[place] |= folio.bit_of(addr);
                 *count += 1;
             }
         }
@@ -397,14 +397,14 @@ impl Node {
 
     /// Notes where the bytes of noted pages are. If these are to be `copied`, one call copies as many pages as it can. The caller
     /// holds the locks of their folios.
-    fn take(&self, cache: &PageCache, which: Range<usize>, sheet: &mut WriteSheet, copied: bool) {
+    fn take(&self, cache: &PageCache, which: Range<usize>, batch: &mut WriteBatch, copied: bool) {
         let window = cache.window.reservation();
-        let WriteSheet {
+        let WriteBatch {
             pages,
             ranges,
             copies,
             ..
-        } = sheet;
+        } = batch;
         let Some(copies) = copies.as_ref().filter(|_| copied) else {
             for page in &mut pages[which] {
                 page.page = self.mmu.bytes(window, cache.address(page.offset));
@@ -418,7 +418,7 @@ impl Node {
             let left = left.map(|page| cache.address(page.offset));
             let count = left.fold(0, |count, addr| add_range(ranges, count, addr, 0));
             let ranges = &ranges[..count];
-            // SAFETY: pages of the sheet's, as many as are to be copied, which nobody else has.
+            // SAFETY: pages of the write batch, as many as are to be copied, which nobody else has.
             let copied = unsafe { self.mmu.copy_out_all(window, ranges, copies.page(next)) };
             for _ in 0..copied {
                 pages[next].page = copies.page(next).cast_const();
@@ -441,23 +441,23 @@ impl Node {
     }
 
     /// Answers which noted pages of the folio at `place` are written, and which of its pages stay dirty. Pages that could not be
-    /// copied are taken out of the sheet: the pages of the folio are there from `at` on, and come behind the first `taken`. The
+    /// copied are taken out of the write batch: the pages of the folio are there from `at` on, and come behind the first `taken`. The
     /// caller holds its lock.
     fn send(
         &self,
         folio: &Folio,
         (place, at): (usize, &mut usize),
-        sheet: &mut WriteSheet,
+        batch: &mut WriteBatch,
         taken: &mut usize,
     ) -> (u32, u32) {
         let (cache, dirty) = (folio.cache(), folio.dirty_pages());
         let (mut sent, mut gone, mut refused) = (0, 0, 0);
-        for addr in addresses(folio, sheet.sent[place]) {
-            let (page, bit) = (sheet.pages[*at], folio.bit_of(addr));
+        for addr in addresses(folio, batch.sent[place]) {
+            let (page, bit) = (batch.pages[*at], folio.bit_of(addr));
             *at += 1;
             match page.result {
                 Ok(()) => {
-                    sheet.pages[*taken] = page;
+                    batch.pages[*taken] = page;
                     *taken += 1;
                     sent |= bit;
                 }

@@ -329,11 +329,11 @@ fn a_fork_that_cannot_be_paid_for_leaves_nothing() {
     let anon = map(&rig, pages);
     rig.write(addr(0), &vec![7; pages * PAGE_SIZE]).unwrap();
     let charged = rig.node.budget.charged();
-    let vmas = rig.machine.vmas_in_use();
+    let vmas = rig.slabs.vmas_in_use();
     let child = rig.another_space();
     assert_eq!(rig.space.fork(&child), Err(ForkError::Budget));
     assert_eq!(rig.node.budget.charged(), charged);
-    assert_eq!((child.map_count(), rig.machine.vmas_in_use()), (0, vmas));
+    assert_eq!((child.map_count(), rig.slabs.vmas_in_use()), (0, vmas));
     for page in 0..pages {
         assert_eq!(rig.touch(addr(page)), Ok(7));
         rig.write(addr(page), &[8]).unwrap();

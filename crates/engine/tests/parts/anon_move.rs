@@ -8,7 +8,7 @@ use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, NodeOptions};
 use softfault_engine::fault::{self, NeverInterrupted, Populated};
 use softfault_engine::mm::{
-    AddressSpace, Advice, Attributes, Backing, Machine, MmError, MoveError, Protection,
+    AddressSpace, Advice, Attributes, Backing, MmError, MoveError, Protection, VmaSlabs,
 };
 use softfault_engine::mmu::{MmuError, SoftMmu, TABLE_SPAN};
 use softfault_engine::policy::Policies;
@@ -256,7 +256,7 @@ fn pages_that_cannot_be_moved_go_back() {
     let (budget, options) = (Budget::new(2048), NodeOptions::default());
     let node = Node::new(budget, tables, frames, clock.clone(), options).unwrap();
     let before = node.budget.charged();
-    let space = AddressSpace::new(Machine::new(64), clock).unwrap();
+    let space = AddressSpace::new(VmaSlabs::new(64), clock).unwrap();
     let mut core = mmu.core().unwrap();
 
     let mut home = Anonymous::new(node.clone(), PAGES * PAGE_SIZE).unwrap();

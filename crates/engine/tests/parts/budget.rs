@@ -72,7 +72,7 @@ impl Member for Sharer {
 
     fn give(&self, pages: usize, in_hand: InHand) -> usize {
         // The list of members is locked: a thread that has folios locked does not wait for it.
-        assert_eq!(self.budget.squeeze(1, InHand::Folios), 0);
+        assert_eq!(self.budget.reclaim_from_members(1, InHand::Folios), 0);
         self.asked.lock().unwrap().push(in_hand);
         let has = self.has.load(Relaxed);
         let gives = has.min(pages as u64);

@@ -6,7 +6,9 @@ use crate::writable::{bytes, finish};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Unmoved, Zeroed};
+use softfault_engine::mmu::{
+    Access, Mmu, MmuError, PartialMove, Place, Reservation, SoftMmu, Zeroed,
+};
 use softfault_oracle::{Rig, TestStore, TestSwap, byte_at};
 use std::ops::Range;
 use std::slice::from_ref;
@@ -49,7 +51,7 @@ impl Mmu for Waiting {
         !unsafe { self.mmu.read(addr, &mut byte, 1) }
     }
 
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
         self.mmu.move_pages(from, to, bytes)
     }
 }

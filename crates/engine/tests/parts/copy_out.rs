@@ -4,7 +4,9 @@ use crate::over_soft::handed_on;
 use crate::writable::{bytes, finish, write_back};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Unmoved, Zeroed};
+use softfault_engine::mmu::{
+    Access, Mmu, MmuError, PartialMove, Place, Reservation, SoftMmu, Zeroed,
+};
 use softfault_oracle::{Rig, TestStore, TestSwap};
 use std::ops::Range;
 use std::slice::from_ref;
@@ -47,7 +49,7 @@ impl Mmu for Copying {
         !unsafe { self.mmu.read(addr, &mut byte, 1) }
     }
 
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
         self.mmu.move_pages(from, to, bytes)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::files::{pages, random};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::anon::{Anonymous, Origin};
+use softfault_engine::anon::{Anonymous, PrivateFile};
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::fault::{self, FaultError, FaultInMany, Interrupt, NeverInterrupted};
 use softfault_engine::fault::{FaultInError, Pin, Populated};
@@ -339,7 +339,7 @@ fn a_caller_past_its_deadline_gets_the_present_pages() {
         let run = scope.spawn(|| {
             let mut many = many(start, &ranges);
             assert!(!many.run(&rig.space, &wanted));
-            many.wait_no_more();
+            many.stop_waiting();
             assert!(many.run(&rig.space, &wanted));
             let failed: BTreeMap<usize, FaultInError> = many.failed().collect();
             let expected = (40..80).map(|place| (place, FaultInError::TimedOut));
@@ -443,12 +443,13 @@ fn a_locked_part_of_a_private_file_is_read_together() {
     let rig = Rig::new(PAGES);
     let store = TestStore::with_queue(pages(256), 16);
     (0..128).for_each(|page| store.punch(2 * page..2 * page + 1));
-    let origin = Origin {
+    let private_file = PrivateFile {
         store: store.clone(),
         offset: 0,
     };
     let bytes = 256 * PAGE_SIZE;
-    let anon = Anonymous::of_file(rig.node.clone(), bytes, origin, OnTruncate::Error).unwrap();
+    let anon =
+        Anonymous::of_file(rig.node.clone(), bytes, private_file, OnTruncate::Error).unwrap();
     let start = map_private(&rig, &anon);
     store.close();
     let range = start..start + 100 * PAGE_SIZE;

@@ -5,7 +5,9 @@ use crate::writable::{bytes, finish, write_back};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Unmoved, Zeroed};
+use softfault_engine::mmu::{
+    Access, Mmu, MmuError, PartialMove, Place, Reservation, SoftMmu, Zeroed,
+};
 use softfault_engine::page::FaultError;
 use softfault_oracle::{Rig, TestStore, TestSwap, byte_at, private_copy};
 use std::ops::Range;
@@ -88,7 +90,7 @@ impl Mmu for Short {
         !self.is_there(addr)
     }
 
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
         self.mmu.move_pages(from, to, bytes)
     }
 }

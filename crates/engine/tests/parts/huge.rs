@@ -4,7 +4,7 @@
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop};
 use softfault_engine::huge::{HugeError, HugeFile, HugeMapping, HugePool, HugeSize, Reserve};
-use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, MmError, Protection};
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection, VmaSlabs};
 use softfault_engine::mmu::SoftMmu;
 use softfault_engine::policy::{HugeAround, HugeJoin, HugePolicies, LeftLeaf, ShareSync};
 use softfault_oracle::Ticks;
@@ -20,7 +20,7 @@ const START: usize = 0x4000_0000_0000;
 struct World {
     mmu: Arc<SoftMmu>,
     pool: Arc<HugePool>,
-    machine: Arc<Machine>,
+    slabs: Arc<VmaSlabs>,
 }
 
 fn world(pages: u32, policies: impl Into<HugePolicies>) -> World {
@@ -31,7 +31,7 @@ fn world(pages: u32, policies: impl Into<HugePolicies>) -> World {
     World {
         pool: pool.unwrap(),
         mmu,
-        machine: Machine::new(1 << 12),
+        slabs: VmaSlabs::new(1 << 12),
     }
 }
 
@@ -43,7 +43,7 @@ const ALL: [ShareSync; 3] = [
 
 impl World {
     fn space(&self) -> AddressSpace {
-        AddressSpace::new(self.machine.clone(), Arc::new(Ticks::default())).unwrap()
+        AddressSpace::new(self.slabs.clone(), Arc::new(Ticks::default())).unwrap()
     }
 
     fn file(&self, pages: u64) -> Arc<HugeFile> {
@@ -136,7 +136,7 @@ fn all_spaces_see_a_write_and_one_leaf_is_enough() {
         assert_eq!(world.pool.stats().faults, faults + 1);
         third.exit(|_, _| {});
         // Punched pages are in no leaf any more, although no mapping is left.
-        file.punch(3..5).unwrap();
+        file.punch_hole(3..5).unwrap();
         assert_eq!(world.pool.counts().free, 2);
         drop(file);
         assert_eq!(world.pool.table_bytes(), 0);
@@ -222,7 +222,7 @@ fn reserved_pages_are_there_and_others_are_refused_at_once() {
         }
         assert_eq!(world.pool.counts().free, 0);
         // A hole in promised pages stays promised.
-        file.punch(3..5).unwrap();
+        file.punch_hole(3..5).unwrap();
         assert_eq!(
             (world.pool.counts().free, world.pool.counts().reserved),
             (2, 2)

@@ -3,7 +3,7 @@
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine::huge::{HugeFile, HugeMapping, HugePool, HugeSize, Reserve};
-use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, Protection, VmaSlabs};
 use softfault_engine::mmu::SoftMmu;
 use softfault_engine::policy::ShareSync;
 use softfault_oracle::Ticks;
@@ -45,8 +45,8 @@ fn a_thousand_spaces_pay_for_one_set_of_leaf_tables() {
     let sync = ShareSync::VmaLock;
     let pool = HugePool::new(mmu, clock.clone(), HugeSize::TwoMiB, PAGES as u32, sync).unwrap();
     let file = HugeFile::new(&pool, PAGES).unwrap();
-    let machine = Machine::new(1 << 12);
-    let space = || AddressSpace::new(machine.clone(), clock.clone()).unwrap();
+    let slabs = VmaSlabs::new(1 << 12);
+    let space = || AddressSpace::new(slabs.clone(), clock.clone()).unwrap();
 
     let first = space();
     let mapping = map(&first, &file);
@@ -71,7 +71,7 @@ fn a_thousand_spaces_pay_for_one_set_of_leaf_tables() {
     assert_eq!(file.sharers(17) as usize, SPACES);
 
     let tables = pool.table_bytes();
-    let spaces = (machine.bytes() + SPACES * size_of::<AddressSpace>()) as u64;
+    let spaces = (slabs.bytes() + SPACES * size_of::<AddressSpace>()) as u64;
     let allowed = leaves + leaves / 20 + SPACES as u64 * (64 << 10);
     println!(
         "{SPACES} spaces, {PAGES} pages: leaf tables {leaves} bytes, all tables {tables}, VMAs, trees and spaces {spaces}; \

@@ -4,7 +4,7 @@ use crate::files::{AlwaysInterrupted, pages, random};
 use crate::readahead_model::Rng;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
-use softfault_engine::fault::{self, Begun, FaultFlags, Outcome};
+use softfault_engine::fault::{self, FaultFlags, Outcome, StartedFault};
 use softfault_oracle::{Rig, TestStore};
 use std::ops::Range;
 
@@ -140,9 +140,9 @@ fn first_ahead(order: &[u64], refused: Option<usize>) -> (usize, Vec<u64>) {
             for page in 0..CHUNK_PAGES - rig.node.frames_in_use() {
                 let addr = others_start + page * PAGE_SIZE;
                 match fault::begin(&rig.space, addr, FaultFlags::default()) {
-                    Begun::Read(read) => reads.push(read),
-                    Begun::Over(outcome) => panic!("{outcome:?}"),
-                    Begun::Waits(_) => panic!("there are frames"),
+                    StartedFault::Read(read) => reads.push(read),
+                    StartedFault::Over(outcome) => panic!("{outcome:?}"),
+                    StartedFault::Waits(_) => panic!("there are frames"),
                 }
             }
             let outcome =

@@ -44,11 +44,11 @@ fn scan(rig: &Rig, store: &TestStore, cache: &PageCache) {
 
 /// The first page of a row that was moved last.
 fn moved_row(rig: &Rig, store: &TestStore, cache: &PageCache) -> usize {
-    let mut rows = rig.node.stats.rows_moved.get();
+    let mut rows = rig.node.stats.thp_moved.get();
     let mut last = None;
     for page in 0..FILE {
         check(rig, store, cache, page);
-        let moved = rig.node.stats.rows_moved.get();
+        let moved = rig.node.stats.thp_moved.get();
         if moved > rows {
             (rows, last) = (moved, Some(page));
         }
@@ -66,10 +66,10 @@ fn a_scan_moves_rows_and_splits_none() {
     let (rig, store, cache) = scene();
     scan(&rig, &store, &cache);
     let stats = &rig.node.stats;
-    let rows = stats.rows_moved.get() as usize;
+    let rows = stats.thp_moved.get() as usize;
     assert!(rows > 12, "{rows} rows of {FILE} pages");
-    assert_eq!(stats.rows_split.get(), 0);
-    assert_eq!(stats.rows_refused.get(), 0);
+    assert_eq!(stats.thp_split.get(), 0);
+    assert_eq!(stats.thp_move_failed.get(), 0);
     drop(cache);
     rig.finish();
 }
@@ -80,7 +80,7 @@ fn by_default_nothing_is_moved() {
     let store = TestStore::with_queue(pages(FILE), 256);
     let cache = rig.map(&store);
     scan(&rig, &store, &cache);
-    assert_eq!(rig.node.stats.rows_moved.get(), 0);
+    assert_eq!(rig.node.stats.thp_moved.get(), 0);
     drop(cache);
     rig.finish();
 }
@@ -96,18 +96,18 @@ fn moves_that_fail_show_the_same_bytes() {
         });
         for page in 0..FILE {
             check(&rig, &store, &cache, page);
-            if rig.node.stats.rows_lost.get() == 1 {
+            if rig.node.stats.thp_lost.get() == 1 {
                 rig.mmu.set_moves(SoftMoves {
                     moved: Moved::All,
                     splits: true,
                 });
             }
         }
-        let refused = rig.node.stats.rows_refused.get();
+        let refused = rig.node.stats.thp_move_failed.get();
         match moved {
             Moved::NotNow => assert!(refused > 1, "{refused}"),
             Moved::Never => assert_eq!(refused, 1),
-            _ => assert_eq!(rig.node.stats.rows_lost.get(), 1),
+            _ => assert_eq!(rig.node.stats.thp_lost.get(), 1),
         }
         drop(cache);
         rig.finish();
@@ -137,7 +137,7 @@ fn a_row_with_a_pinned_page_is_split() {
             true => assert!((1..=16).contains(&there), "{there}"),
             false => assert_eq!(there, ROW),
         }
-        assert_eq!(rig.node.stats.rows_split.get(), u64::from(splits));
+        assert_eq!(rig.node.stats.thp_split.get(), u64::from(splits));
         check(&rig, &store, &cache, first + 100);
         fault::unpin(&cache, at..at + PAGE_SIZE);
         rig.evict_all();
@@ -154,8 +154,8 @@ fn no_row_is_split_where_everything_is_evicted() {
     scan(&rig, &store, &cache);
     rig.evict_all();
     let stats = &rig.node.stats;
-    assert!(stats.rows_moved.get() > 12);
-    assert_eq!(stats.rows_split.get(), 0);
+    assert!(stats.thp_moved.get() > 12);
+    assert_eq!(stats.thp_split.get(), 0);
     let all = cache.addresses();
     assert_eq!(cache.residency(all).mapped, 0);
     drop(cache);
@@ -210,7 +210,7 @@ fn rows_are_moved_and_evicted_by_many_threads() {
     let (rig, store, cache) = scene();
     let rounds = (0..100).take_while(|&round| {
         many_threads(&rig, &store, &cache, round);
-        rig.node.stats.rows_moved.get() == 0
+        rig.node.stats.thp_moved.get() == 0
     });
     assert!(rounds.count() < 100, "a row is moved");
     drop(cache);

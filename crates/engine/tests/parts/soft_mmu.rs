@@ -384,9 +384,9 @@ fn a_move_that_fails_leaves_each_page_in_one_place() {
         let whole = 3 * TABLE_SPAN;
         let moved = mmu.move_pages((&from, from.addr), (&to, to.addr), whole);
         // All but the page for which there was no table any more.
-        let unmoved = moved.unwrap_err();
-        assert_eq!(unmoved.error, MmuError::NoMemory);
-        assert_eq!(unmoved.moved, spare_tables * TABLE_SPAN);
+        let partial = moved.unwrap_err();
+        assert_eq!(partial.error, MmuError::NoMemory);
+        assert_eq!(partial.moved, spare_tables * TABLE_SPAN);
         for leaf in 0..3 {
             let value = Some(leaf as u8 + 1);
             let (old, new) = match leaf < spare_tables {

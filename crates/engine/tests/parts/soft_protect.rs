@@ -1,7 +1,7 @@
 //! Write protection of soft page tables, while cores write.
 
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mmu::soft::cores::{Cores, Seat};
+use softfault_engine::mmu::soft::cores::{CoreHandle, Cores};
 use softfault_engine::mmu::soft::frames::Frames;
 use softfault_engine::mmu::soft::tables::{ENTRIES, Tables};
 use softfault_engine::mmu::soft::tlb::{Tlb, TlbKey, Transfer};
@@ -32,7 +32,7 @@ struct Counters {
 unsafe impl Sync for Counters {}
 
 struct Core {
-    seat: Seat,
+    handle: CoreHandle,
     tlb: Tlb,
 }
 
@@ -77,10 +77,10 @@ impl Counters {
 
     /// One load or store of a core's; faults until it is done.
     fn access(&self, core: &mut Core, addr: usize, word: &mut [u8; 8], store: bool) {
-        let Core { seat, tlb } = core;
+        let Core { handle, tlb } = core;
         let place = TlbKey { space: 1, addr };
-        while !self.tables.hit(seat, tlb, place, transfer(word, store))
-            && !(self.tables).miss(seat, tlb, place, addr, true, transfer(word, store))
+        while !self.tables.hit(handle, tlb, place, transfer(word, store))
+            && !(self.tables).miss(handle, tlb, place, addr, true, transfer(word, store))
         {
             self.fault(addr / PAGE_SIZE);
         }
@@ -137,7 +137,7 @@ fn no_write_is_lost_to_an_eviction() {
         let (counters, stop, laps) = (&counters, &stop, &laps);
         let write = |writer: usize| {
             let mut core = Core {
-                seat: counters.tables.cores().sit_down().unwrap(),
+                handle: counters.tables.cores().add_core().unwrap(),
                 tlb: Tlb::default(),
             };
             let mut wrote = [0; PAGES];

@@ -3,7 +3,7 @@
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::anon::Origin;
+use softfault_engine::anon::PrivateFile;
 use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::fault::{self, Completion, FaultError, NeverInterrupted, Pin, Populated};
 use softfault_engine::mm::{Advice, Attributes, Backing, Protection};
@@ -214,12 +214,13 @@ fn a_touch_of_a_private_map_ends_too() {
     for queue in [0, 4] {
         let rig = rig("");
         let store = Answers::new(queue);
-        let origin = Origin {
+        let private_file = PrivateFile {
             store: store.clone(),
             offset: 0,
         };
         let bytes = FILE * PAGE_SIZE;
-        let anon = Anonymous::of_file(rig.node.clone(), bytes, origin, OnTruncate::Error).unwrap();
+        let anon =
+            Anonymous::of_file(rig.node.clone(), bytes, private_file, OnTruncate::Error).unwrap();
         let range = anon.addresses();
         map(&rig, &anon, range.clone());
         let verbs = [Fails::Reads, Fails::Extents, Fails::Lengths];

@@ -6,7 +6,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::{
-    AddressSpace, Advice, Attributes, Machine, MmError, NotMapped, Protection, VmaRead,
+    AddressSpace, Advice, Attributes, MmError, NotMapped, Protection, VmaRead, VmaSlabs,
 };
 use softfault_engine::policy::{SpaceLocks, VmaLockKind, VmaReuse};
 use softfault_oracle::{Numbered, Still};
@@ -131,16 +131,16 @@ fn shown(read: &VmaRead<'_>, page: usize) -> Attributes {
     read.with(|attributes| of_page(attributes, page - start))
 }
 
-fn compare(space: &AddressSpace, machine: &Machine, model: &Model) {
+fn compare(space: &AddressSpace, slabs: &VmaSlabs, model: &Model) {
     let mmap = space.mmap_lock().read();
     space.validate(&mmap);
     drop(mmap);
-    assert_eq!(machine.vmas_in_use() as usize, space.map_count());
+    assert_eq!(slabs.vmas_in_use() as usize, space.map_count());
     let locks = match space.mmap_lock().kind() {
         VmaLockKind::Refcount | VmaLockKind::Biased => 0,
-        VmaLockKind::Rwsem => machine.vmas_in_use(),
+        VmaLockKind::Rwsem => slabs.vmas_in_use(),
     };
-    assert_eq!(machine.vma_locks_in_use(), locks);
+    assert_eq!(slabs.vma_locks_in_use(), locks);
     for (page, expected) in model.iter().enumerate() {
         let address = (FIRST + page) * PAGE_SIZE + page;
         let read = space.lock_vma(address);
@@ -178,18 +178,18 @@ proptest! {
         ]),
         reuse in prop::sample::select(vec![VmaReuse::TypeSafe, VmaReuse::Rcu]),
     ) {
-        let machine = Machine::new(1000);
+        let slabs = VmaSlabs::new(1000);
         let locks = SpaceLocks { reuse, ..kind.into() };
-        let space = AddressSpace::with_lock(machine.clone(), Arc::new(Still), locks).unwrap();
+        let space = AddressSpace::with_lock(slabs.clone(), Arc::new(Still), locks).unwrap();
         let mut model = vec![None; PAGES];
         for op in &ops {
             apply(&space, &mut model, op);
-            compare(&space, &machine, &model);
+            compare(&space, &slabs, &model);
         }
         let stats = space.lock_stats();
         // Nobody else was there.
         assert_eq!(stats.caught_reuses() + stats.miss_write_locked, 0);
         space.exit(|piece, attributes| remove(&mut model, piece, &attributes));
-        assert_eq!(machine.vmas_in_use() + machine.vma_locks_in_use(), 0);
+        assert_eq!(slabs.vmas_in_use() + slabs.vma_locks_in_use(), 0);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use softfault_engine::anon::Anonymous;
 use softfault_engine::fault::{self, NeverInterrupted};
 use softfault_engine::mm::backing::VmOps;
-use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, MmError, Protection};
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection, VmaSlabs};
 use softfault_engine::policy::{MmapVerbs, Policies, SpaceLocks};
 use softfault_engine::{Clock, PAGE_SIZE};
 use softfault_oracle::{Random, Rig};
@@ -73,14 +73,14 @@ impl Drop for AtWork<'_> {
 
 #[test]
 fn each_page_has_one_mapping_at_most() {
-    let machine = Machine::new(10_000);
+    let slabs = VmaSlabs::new(10_000);
     let locks = SpaceLocks {
         verbs: MmapVerbs::Shared,
         ..SpaceLocks::default()
     };
     let space = || {
         let clock = Arc::new(Wall(Instant::now()));
-        AddressSpace::with_lock(machine.clone(), clock, locks).unwrap()
+        AddressSpace::with_lock(slabs.clone(), clock, locks).unwrap()
     };
     let (space, child) = (space(), space());
     let owners = Owners((0..PAGES).map(|_| AtomicU64::new(0)).collect());
@@ -183,7 +183,7 @@ fn each_page_has_one_mapping_at_most() {
         });
     });
     space.validate(&space.mmap_lock().read());
-    assert_eq!((space.map_count(), machine.vmas_in_use()), (0, 0));
+    assert_eq!((space.map_count(), slabs.vmas_in_use()), (0, 0));
     for count in [mapped, overlaps, found] {
         assert!(count.into_inner() > 0);
     }

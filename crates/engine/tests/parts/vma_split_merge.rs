@@ -4,7 +4,7 @@ use crate::drawn;
 
 use crate::drawn::{Drawn, VERBS, Verb, range};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mm::{Attributes, Backing, Machine, MmError};
+use softfault_engine::mm::{Attributes, Backing, MmError, VmaSlabs};
 use softfault_oracle::Numbered;
 
 #[test]
@@ -270,7 +270,7 @@ fn the_ends_of_the_address_space() {
 #[test]
 fn without_memory() {
     for verb in VERBS {
-        let short = |vmas| Drawn::on(Machine::new(vmas), "AAAAAA", verb);
+        let short = |vmas| Drawn::on(VmaSlabs::new(vmas), "AAAAAA", verb);
         // A hole in the middle needs one more.
         let drawn = short(1);
         assert_eq!(drawn.unmap("  xx  "), Err(MmError::NoMemory));
@@ -299,7 +299,7 @@ fn without_memory() {
         drawn.assert_row("AAaaAA");
 
         // A change is made up to the VMA that cannot be split.
-        let drawn = Drawn::on(Machine::new(2), "AABBBB", verb);
+        let drawn = Drawn::on(VmaSlabs::new(2), "AABBBB", verb);
         assert_eq!(drawn.change("xxxx  "), Err(MmError::NoMemory));
         drawn.assert_row("aaBBBB");
     }
@@ -309,7 +309,7 @@ fn without_memory() {
 #[test]
 fn without_tree_nodes() {
     let row: String = "A-".repeat(20);
-    let drawn = Drawn::on(Machine::with_max_nodes(100, 1), &row, Verb::Advise);
+    let drawn = Drawn::on(VmaSlabs::with_max_nodes(100, 1), &row, Verb::Advise);
     let attributes = drawn::attributes('B', 41, 0, Verb::Advise);
     let mapped = drawn.space.mmap(range(41..44), attributes.clone());
     assert_eq!(mapped, Err(MmError::NoMemory));
@@ -325,9 +325,9 @@ fn without_tree_nodes() {
 #[should_panic(expected = "exit() comes first")]
 fn dropping_a_space_with_mappings_is_refused() {
     let drawn = Drawn::new("A", Verb::Advise);
-    let machine = drawn.machine.clone();
+    let slabs = drawn.slabs.clone();
     let space =
-        softfault_engine::mm::AddressSpace::new(machine, sync::Arc::new(softfault_oracle::Still));
+        softfault_engine::mm::AddressSpace::new(slabs, sync::Arc::new(softfault_oracle::Still));
     let space = space.unwrap();
     let attributes = Attributes::default();
     space.mmap(range(0..1), attributes).unwrap();

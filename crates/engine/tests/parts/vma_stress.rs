@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use softfault_engine::mm::find::try_lock_at;
 use softfault_engine::mm::tree::Walk;
-use softfault_engine::mm::{AddressSpace, Advice, Attributes, Machine, MmError, VmaRead};
+use softfault_engine::mm::{AddressSpace, Advice, Attributes, MmError, VmaRead, VmaSlabs};
 use softfault_engine::policy::{SpaceLocks, VmaLockKind, VmaReuse};
 use softfault_engine::{Clock, PAGE_SIZE};
 use softfault_oracle::{Numbered, Random};
@@ -148,11 +148,11 @@ fn faults_meet_no_other_vma_after_a_grace_period() {
 fn stress(locks: impl Into<SpaceLocks>) {
     let locks = locks.into();
     let waits = locks.reuse == VmaReuse::Rcu;
-    let machine = Machine::new(10_000);
+    let slabs = VmaSlabs::new(10_000);
     let spaces: Vec<AddressSpace> = (0..SPACES)
         .map(|_| {
             let clock = Arc::new(Wall(Instant::now()));
-            AddressSpace::with_lock(machine.clone(), clock, locks).unwrap()
+            AddressSpace::with_lock(slabs.clone(), clock, locks).unwrap()
         })
         .collect();
     let in_progress = InProgress(
@@ -243,7 +243,7 @@ fn stress(locks: impl Into<SpaceLocks>) {
     println!(
         "locked {}, slots reused {}",
         locked.load(Ordering::Relaxed),
-        machine.vma_reuses()
+        slabs.vma_reuses()
     );
     for space in spaces {
         let stats = space.lock_stats();
@@ -251,12 +251,12 @@ fn stress(locks: impl Into<SpaceLocks>) {
         space.validate(&space.mmap_lock().read());
         assert_eq!(space.map_count(), 0);
     }
-    assert_eq!(machine.vmas_in_use(), 0);
-    assert_eq!(machine.vma_locks_in_use(), 0);
-    assert_eq!(machine.nodes_in_use() as usize, SPACES);
+    assert_eq!(slabs.vmas_in_use(), 0);
+    assert_eq!(slabs.vma_locks_in_use(), 0);
+    assert_eq!(slabs.nodes_in_use() as usize, SPACES);
     assert!(locked.load(Ordering::Relaxed) > 0, "no VMA was ever locked");
-    assert!(machine.vma_reuses() > 0, "no slot was ever reused");
-    let slots = machine.vma_slots();
+    assert!(slabs.vma_reuses() > 0, "no slot was ever reused");
+    let slots = slabs.vma_slots();
     assert_eq!(waits, slots.waiting > 0, "{slots:?}");
     assert!(!waits || caught().0 == 0, "met another space's VMA");
     // Else the re-checks under the lock were not tested.

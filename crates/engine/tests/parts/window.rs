@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::window::{Enter, Spans, Window};
+use softfault_engine::cache::window::{CountResult, Spans, Window};
 use softfault_engine::mmu::{Reservation, TABLE_SPAN};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,14 +24,14 @@ fn window(pages: usize) -> Window {
 
 #[derive(Debug, Clone)]
 enum Op {
-    Enter { page: usize, pages: usize },
+    CountResult { page: usize, pages: usize },
     Leave { which: usize },
     Zapped { which: usize },
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (any::<usize>(), 1..=16usize).prop_map(|(page, pages)| Op::Enter { page, pages }),
+        4 => (any::<usize>(), 1..=16usize).prop_map(|(page, pages)| Op::CountResult { page, pages }),
         3 => any::<usize>().prop_map(|which| Op::Leave { which }),
         2 => any::<usize>().prop_map(|which| Op::Zapped { which }),
     ]
@@ -55,7 +55,7 @@ proptest! {
         let mut inside: Vec<(usize, usize)> = Vec::new();
         for op in ops {
             match op {
-                Op::Enter { page, pages: count } => {
+                Op::CountResult { page, pages: count } => {
                     let page = page % pages;
                     let addr = all.start + page * PAGE_SIZE;
                     // Within one range, and no more pages than it has.
@@ -68,12 +68,12 @@ proptest! {
                     let before = budget.charged();
                     let busy = zapping.iter().any(|zapping| zapping.contains(&addr));
                     match window.enter(addr, count, &budget, 0) {
-                        Enter::Zapping => prop_assert!(busy),
-                        Enter::NoMemory => {
+                        CountResult::Zapping => prop_assert!(busy),
+                        CountResult::NoMemory => {
                             prop_assert!(!busy && have == 0);
                             prop_assert_eq!(budget.charged(), limit);
                         }
-                        Enter::Entered => {
+                        CountResult::Counted => {
                             prop_assert!(!busy);
                             let table = u64::from(have == 0);
                             prop_assert_eq!(budget.charged() - before, table);
@@ -139,12 +139,12 @@ fn nobody_is_inside_while_a_range_is_zapped() {
                     let addr = start + range * TABLE_SPAN + thread * 16 * PAGE_SIZE;
                     let pages = round % 16 + 1;
                     match window.enter(addr, pages, budget, 0) {
-                        Enter::Entered => {}
-                        Enter::Zapping => {
+                        CountResult::Counted => {}
+                        CountResult::Zapping => {
                             window.wait_zapped(addr, 1_000_000_000);
                             continue;
                         }
-                        Enter::NoMemory => panic!("there is enough for two tables"),
+                        CountResult::NoMemory => panic!("there is enough for two tables"),
                     }
                     assert!(
                         !zapping[range].load(Ordering::SeqCst),
@@ -185,7 +185,7 @@ fn pages_of_words_come_and_go() {
     for round in 0..3 * RANGES {
         let range = round * 1_201 % RANGES;
         let addr = start + range * TABLE_SPAN;
-        assert_eq!(window.enter(addr, 3, &budget, 0), Enter::Entered);
+        assert_eq!(window.enter(addr, 3, &budget, 0), CountResult::Counted);
         inside.push(range);
         if inside.len() > round % 17 {
             let range = inside.remove(round % inside.len());
@@ -232,7 +232,7 @@ fn a_page_of_words_goes_while_others_come() {
             scope.spawn(move || {
                 let addr = start + thread * 300 * TABLE_SPAN;
                 for _ in 0..5_000 {
-                    while window.enter(addr, 2, budget, 0) != Enter::Entered {
+                    while window.enter(addr, 2, budget, 0) != CountResult::Counted {
                         window.wait_zapped(addr, 1_000_000_000);
                     }
                     assert_eq!(window.residents(addr), 2);
@@ -261,13 +261,16 @@ fn neighbours_share_a_page_table() {
     let (one, other) = (part(0), part(32));
     let budget = Budget::new(8);
     let addresses = [&one, &other].map(|window| window.reservation().addr);
-    assert_eq!(one.enter(addresses[0], 3, &budget, 0), Enter::Entered);
-    assert_eq!(other.enter(addresses[1], 2, &budget, 0), Enter::Entered);
+    assert_eq!(one.enter(addresses[0], 3, &budget, 0), CountResult::Counted);
+    assert_eq!(
+        other.enter(addresses[1], 2, &budget, 0),
+        CountResult::Counted
+    );
     assert_eq!(budget.charged(), 1);
     assert_eq!(one.leave(addresses[0], 3), None);
     let zap = other.leave(addresses[1], 2);
     assert_eq!(zap, Some(whole.range()), "all of the page table");
-    assert_eq!(one.enter(addresses[0], 1, &budget, 0), Enter::Zapping);
+    assert_eq!(one.enter(addresses[0], 1, &budget, 0), CountResult::Zapping);
     other.zapped(&zap.unwrap(), &budget);
     assert_eq!(budget.charged(), 0);
 }
@@ -278,6 +281,6 @@ fn a_leaving_thread_must_have_entered() {
     let window = window(10);
     let start = window.reservation().addr;
     let budget = Budget::new(10);
-    assert_eq!(window.enter(start, 1, &budget, 0), Enter::Entered);
+    assert_eq!(window.enter(start, 1, &budget, 0), CountResult::Counted);
     window.leave(start, 2);
 }

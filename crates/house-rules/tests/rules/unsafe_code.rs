@@ -79,7 +79,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/engine/src/mm/mmap_lock.rs",
     // Frames that a page is read into again.
     "crates/engine/src/fault/file/vanished.rs",
-    "crates/engine/src/mm/machine.rs",
+    "crates/engine/src/mm/vma_slabs.rs",
     // Slots that are made once and never go.
     "crates/engine/src/slab.rs",
     // A folio's way to its page cache; a window's sparse table.

@@ -345,7 +345,7 @@ impl HugeModel {
         Ok(())
     }
 
-    /// As `HugeFile::punch`.
+    /// As `HugeFile::punch_hole`.
     pub fn punch(&mut self, file: usize, indexes: &Range<u64>) -> Result<(), HugeError> {
         let number = self.named[file];
         if indexes.is_empty() || indexes.end > self.files[&number].at.len() as u64 {

@@ -162,7 +162,7 @@ fn obey(world: &mut HugeWorld, model: &mut HugeModel, number: usize, op: &HugeOp
         HugeOp::Punch { file, indexes } => {
             let file = usize::from(*file);
             let should = model.punch(file, indexes);
-            same(op, world.file(file).punch(indexes.clone()), should);
+            same(op, world.file(file).punch_hole(indexes.clone()), should);
         }
         HugeOp::Replace { file } => {
             model.replace(usize::from(*file));

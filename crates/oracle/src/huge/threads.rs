@@ -137,7 +137,7 @@ impl Player<'_> {
             HugeOp::Punch { file, indexes } => {
                 let number = usize::from(*file);
                 let it = world.file(number);
-                let (during, done) = history.during(|| it.punch(indexes.clone()));
+                let (during, done) = history.during(|| it.punch_hole(indexes.clone()));
                 if done.is_ok() {
                     history.punched(during, number, indexes.clone());
                 }

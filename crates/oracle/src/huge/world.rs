@@ -8,7 +8,7 @@ use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped}
 use softfault_engine::huge::{HugeError, HugeFile, HugeMapping, HugePool, HugeSize};
 use softfault_engine::huge::{PoolCounts, Reserve, Shape};
 use softfault_engine::mm::ForkError;
-use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, MmError, Protection};
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection, VmaSlabs};
 use softfault_engine::mmu::{Core, SoftMmu};
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
@@ -39,7 +39,7 @@ pub enum HugeRefusal {
 pub struct HugeWorld {
     mmu: Arc<SoftMmu>,
     pool: Arc<HugePool>,
-    machine: Arc<Machine>,
+    slabs: Arc<VmaSlabs>,
     setting: HugeSetting,
     files: Mutex<Vec<Arc<HugeFile>>>,
     spaces: Mutex<BTreeMap<u8, ManuallyDrop<Arc<AddressSpace>>>>,
@@ -101,7 +101,7 @@ impl HugeWorld {
         let world = Self {
             mmu,
             pool,
-            machine: Machine::new(1 << 10),
+            slabs: VmaSlabs::new(1 << 10),
             setting,
             files: Mutex::new(files),
             spaces: Mutex::default(),
@@ -152,7 +152,7 @@ impl HugeWorld {
 
     /// A new space, in which nothing is mapped.
     pub fn add_space(&self, space: u8) {
-        let made = AddressSpace::new(self.machine.clone(), Arc::new(Ticks::default()));
+        let made = AddressSpace::new(self.slabs.clone(), Arc::new(Ticks::default()));
         let made = ManuallyDrop::new(Arc::new(made.expect("room for a space")));
         let before = self.spaces.lock().unwrap().insert(space, made);
         assert!(before.is_none(), "space {space} is there");
@@ -245,7 +245,7 @@ impl HugeWorld {
 
     /// Copies a space; without room for its reservations there is no copy.
     pub fn fork(&self, space: &AddressSpace, child: u8) -> Result<(), HugeRefusal> {
-        let copy = AddressSpace::new(self.machine.clone(), Arc::new(Ticks::default()));
+        let copy = AddressSpace::new(self.slabs.clone(), Arc::new(Ticks::default()));
         let copy = copy.expect("room for a space");
         match space.fork(&copy) {
             Ok(()) => {

@@ -128,7 +128,7 @@ impl PrivateMappings {
         if !is_in_files || self.promised + bytes as u64 > all {
             return Err(Decline::SwapFull);
         }
-        match tables::fit(self.tables + tables, stats.memory_bytes) {
+        match tables::fit(self.tables + tables, stats.budget_bytes) {
             true => Ok(()),
             false => Err(Decline::TablesFull),
         }

@@ -38,7 +38,7 @@ impl PrivateMappings {
 
     /// Makes a range within a mapping zeros that the engine serves, whatever is there. After an error parts of it may be
     /// the program's own, or zeros already.
-    pub fn renew_part(&mut self, start: usize, range: &Range<usize>) -> Result<(), Decline> {
+    pub fn zero_part(&mut self, start: usize, range: &Range<usize>) -> Result<(), Decline> {
         let mapping = self.mappings.get(&start).ok_or(Decline::Error)?;
         let live = mapping.live.within(range);
         let served: usize = live.iter().map(Range::len).sum();

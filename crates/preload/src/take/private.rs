@@ -14,7 +14,7 @@ use std::io;
 pub fn take_anonymous(table: &mut Table, bytes: usize) -> Result<usize, Decline> {
     let engine = engine_of_private(table)?;
     table.private.has_room(&engine, bytes, new_tables(bytes))?;
-    let map = MmapOptions::new().len(bytes).map_anon_with(&engine);
+    let map = MmapOptions::new().len(bytes).map_anon_in(&engine);
     enter(table, map, bytes, None)
 }
 
@@ -41,7 +41,7 @@ pub fn take_file(table: &mut Table, wanted: &Wanted) -> Result<usize, Decline> {
     }
     // SAFETY: somebody vouches for the file, or the user does; and the program's own references are as they would be
     // with a mapping of the kernel's.
-    let map = unsafe { options.map_copy_with(&engine, wanted.fd) };
+    let map = unsafe { options.map_copy_in(&engine, wanted.fd) };
     let rest = wanted.size.saturating_sub(wanted.offset);
     let rest = rest.next_multiple_of(crate::decide::PAGE as u64);
     let taken = enter(table, map, wanted.bytes, Some(rest as usize));

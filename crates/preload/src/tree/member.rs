@@ -4,7 +4,7 @@ use super::robust::{Locked, Robust};
 use core::sync::atomic::Ordering::{self, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use core::time::Duration;
-use softfault::LEAST_MEMORY;
+use softfault::MIN_MEMORY;
 use softfault::clock::now_ns;
 
 const PAGE: u64 = crate::decide::PAGE as u64;
@@ -94,7 +94,7 @@ impl Member {
     /// The part that it is due, where wants are cut at a level.
     pub fn due(&self, level: u64) -> u64 {
         let due = self.want.load(Relaxed).min(level) & !(PAGE - 1);
-        due.max(LEAST_MEMORY as u64)
+        due.max(MIN_MEMORY as u64)
     }
 
     /// Wakes its thread.

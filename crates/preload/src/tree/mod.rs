@@ -16,7 +16,7 @@
 //!   the part that each is due: max-min fair                                                          level.rs
 //! ```
 //!
-//! The sum of the shares is at most the budget of the tree, and `LEAST_MEMORY` more for each process that came when
+//! The sum of the shares is at most the budget of the tree, and `MIN_MEMORY` more for each process that came when
 //! nothing was free, and to which the others have not given yet. A share is raised before the engine's budget is, and
 //! lowered after it. Nothing waits for another process, except for a moment: one that is stopped gives nothing, and the
 //! others go on with their shares.
@@ -32,7 +32,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use page::Page;
 use share::Seat;
-use softfault::{Engine, LEAST_MEMORY};
+use softfault::{Engine, MIN_MEMORY};
 use std::io;
 
 /// The tree, as a process has it that has an engine.
@@ -63,7 +63,7 @@ pub fn join() -> Share {
         return Share::Own;
     };
     let memory = (options::get().memory).unwrap_or_else(softfault::default_memory);
-    if memory < LEAST_MEMORY {
+    if memory < MIN_MEMORY {
         // That is an error, and the engine's to tell.
         return Share::Own;
     }
@@ -103,8 +103,8 @@ fn tell_of_least(path: &CStr, why: &io::Error) {
     if IS_TOLD.swap(true, Ordering::Relaxed) {
         return;
     }
-    let (prefix, mib) = (program::line_prefix(), LEAST_MEMORY >> 20);
-    standard_error::tell(&format!(
+    let (prefix, mib) = (program::line_prefix(), MIN_MEMORY >> 20);
+    standard_error::print_line(&format!(
         "{prefix}: this process has the minimum budget, {mib} MiB, for it cannot use {path:?}, by which processes share --memory: {why}; --memory-per-process needs no such file\n"
     ));
 }
@@ -114,7 +114,7 @@ pub fn join_with(engine: &Engine) -> Option<Tree> {
     let (bytes, tree) = match join() {
         Share::Own => return None,
         Share::Of(tree, bytes) => (bytes, Some(tree)),
-        Share::Least => (LEAST_MEMORY, None),
+        Share::Least => (MIN_MEMORY, None),
     };
     // Where its tables alone are more, it has those.
     let _ = engine.set_memory(bytes);

@@ -13,12 +13,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 use core::time::Duration;
 use softfault::clock::now_ns;
-use softfault::{Engine, LEAST_MEMORY};
+use softfault::{Engine, MIN_MEMORY};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-const LEAST: u64 = LEAST_MEMORY as u64;
+const LEAST: u64 = MIN_MEMORY as u64;
 /// A new process waits so long for memory of the others, at most.
 const FIRST: Duration = Duration::from_millis(50);
 /// Between two looks while somebody is short: of one that is short itself, and of the others.
@@ -247,7 +247,7 @@ impl Divider {
     fn run(mut self) {
         // A child goes on with private memory of its parent's, under its parent's budget.
         let share = self.seat.member().share.load(Relaxed);
-        if self.engine.stats().memory_bytes != share {
+        if self.engine.stats().budget_bytes != share {
             self.set(share);
         }
         let mut bits = SHORT | OTHER;
@@ -342,13 +342,13 @@ impl Divider {
             }
         } else if share > due && (are_short || shares > memory) {
             now = Some(due.next_multiple_of(PAGE_BYTES));
-        } else if share != stats.memory_bytes {
+        } else if share != stats.budget_bytes {
             // The page was locked when the engine could not have it.
             now = Some(share);
         }
         let share = member.share.load(Relaxed);
         Some(Found {
-            now: now.filter(|&bytes| bytes != stats.memory_bytes || bytes != share),
+            now: now.filter(|&bytes| bytes != stats.budget_bytes || bytes != share),
             is_tight: is_short && share < due.min(memory) || are_short || shares > memory,
             is_alone,
             has_all: share >= memory,
@@ -358,7 +358,7 @@ impl Divider {
     /// Sets the engine's budget; and where that is less, gives the others the rest.
     fn set(&mut self, bytes: u64) {
         let member = self.seat.member();
-        let before = self.engine.stats().memory_bytes;
+        let before = self.engine.stats().budget_bytes;
         if bytes > before {
             // The engine may need memory for itself that it cannot have.
             if self.engine.set_memory(bytes as usize).is_err() {

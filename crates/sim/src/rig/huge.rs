@@ -115,7 +115,7 @@ impl Rig {
     /// A space with nothing in it.
     pub fn huge_space(&self) -> Result<HugeSpace, String> {
         let locks = self.node.policies.locks;
-        let space = AddressSpace::with_lock(self.machine.clone(), self.clock.clone(), locks);
+        let space = AddressSpace::with_lock(self.slabs.clone(), self.clock.clone(), locks);
         let space = space.map_err(|_| "no room for another space".to_owned())?;
         Ok(HugeSpace(ManuallyDrop::new(space)))
     }

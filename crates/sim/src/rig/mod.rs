@@ -22,7 +22,7 @@ use crate::world;
 use softfault_engine::budget::Budget;
 use softfault_engine::cache::{Node, NodeError, NodeOptions};
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
-use softfault_engine::mm::{AddressSpace, Machine, VmaSlots};
+use softfault_engine::mm::{AddressSpace, VmaSlabs, VmaSlots};
 use softfault_engine::mmu::{Core, Mmu, SoftMmu};
 use softfault_engine::policy::{FirstTouch, Policies};
 use softfault_engine::swap::Swap;
@@ -58,7 +58,7 @@ pub struct Rig {
     /// say that it is not empty.
     pub space: ManuallyDrop<AddressSpace>,
     /// Where VMAs come from, for forks.
-    machine: Arc<Machine>,
+    slabs: Arc<VmaSlabs>,
     soft: Arc<SoftMmu>,
     /// Over the soft tables, where the kernel's are simulated.
     uffd: Option<Arc<UffdMmu>>,
@@ -118,8 +118,8 @@ impl Rig {
             NodeError::Held => "the held pages leave no room for faults".to_owned(),
         })?;
         node.enlist();
-        let machine = Machine::new(MAPPINGS);
-        let space = AddressSpace::with_lock(machine.clone(), clock.clone(), policies.locks);
+        let slabs = VmaSlabs::new(MAPPINGS);
+        let space = AddressSpace::with_lock(slabs.clone(), clock.clone(), policies.locks);
         let space = space.map_err(|_| "no room for a space".to_owned())?;
         let huge = match job.workload {
             Workload::Hugetlb => Some(Huge::new(job, &clock)?),
@@ -128,7 +128,7 @@ impl Rig {
         Ok(Arc::new(Self {
             node,
             space: ManuallyDrop::new(space),
-            machine,
+            slabs,
             soft,
             uffd,
             files: Files::new(job, disk, files),
@@ -177,7 +177,7 @@ impl Rig {
 
     /// The counts of its VMAs' slots.
     pub fn vma_slots(&self) -> VmaSlots {
-        self.machine.vma_slots()
+        self.slabs.vma_slots()
     }
 
     /// Another space with the memory of this one, given up again.
@@ -198,7 +198,7 @@ impl Rig {
             return Ok(());
         }
         let locks = self.node.policies.locks;
-        let child = AddressSpace::with_lock(self.machine.clone(), self.clock.clone(), locks);
+        let child = AddressSpace::with_lock(self.slabs.clone(), self.clock.clone(), locks);
         let child = child.map_err(|_| "no room for another space".to_owned())?;
         self.space
             .fork(&child)

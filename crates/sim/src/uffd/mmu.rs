@@ -5,7 +5,9 @@ use super::spare::Spare;
 use super::windows::{Page, Windows};
 use crate::job::Job;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Unmoved, Zeroed};
+use softfault_engine::mmu::{
+    Access, Mmu, MmuError, PartialMove, Place, Reservation, SoftMmu, Zeroed,
+};
 use softfault_engine::{Clock, PAGE_SIZE};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -224,10 +226,10 @@ impl Mmu for UffdMmu {
         bytes
     }
 
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
         let (_, descriptor) = self.kind(to.0.addr);
         let vma = self.windows.vma(to.1);
-        let vma = vma.ok_or(Unmoved::all(MmuError::Gone))?;
+        let vma = vma.ok_or(PartialMove::all(MmuError::Gone))?;
         self.soft.move_pages(from, to, bytes)?;
         self.kernel
             .move_pages(&self.descriptors[descriptor], &vma, || {

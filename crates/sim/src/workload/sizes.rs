@@ -54,7 +54,7 @@ impl Job {
         } else if !(self.seconds > 0.0 && self.seconds < 1e6) {
             format!("{} virtual seconds", self.seconds)
         } else if !(self.patience > 0.0 && self.patience < 1e6) {
-            format!("a patience of {} virtual seconds", self.patience)
+            format!("a starvation timeout of {} virtual seconds", self.patience)
         } else if !(0.0..1.0).contains(&self.theta) {
             format!("a theta of {}: from 0, and below 1", self.theta)
         } else if self.io_errors_per_million > 1_000_000 {

@@ -11,8 +11,8 @@ use super::{Arc, MmapRaw, Part, Range, Window, change, common, look};
 use crate::failure::Failure;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The turn of a thread that changes pages of a window.
-struct Turn {
+/// The right of one thread to change pages of a window, until it is dropped.
+struct ChangeGuard {
     /// An address of the window.
     at: usize,
     number: u64,
@@ -30,7 +30,7 @@ pub(super) fn wait() {
     std::thread::yield_now();
 }
 
-impl Turn {
+impl ChangeGuard {
     /// Waits for the turn of all windows that these pages are in, each of the ranges in one; and if `may` says so of all of
     /// them, takes it, and returns the result of `first`, in the same step.
     fn of<T>(
@@ -52,13 +52,13 @@ impl Turn {
                 }
             }
             if are_free {
-                let turns = parts.iter().map(|part| {
+                let guards = parts.iter().map(|part| {
                     let window = maps.window_mut(part.start).expect("it was found");
                     let (at, number) = (part.start, number());
                     window.changing = Some(number);
                     (Self { at, number }, first(window, part))
                 });
-                return Ok(turns.collect());
+                return Ok(guards.collect());
             }
             drop(maps);
             wait();
@@ -66,7 +66,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ChangeGuard {
     fn drop(&mut self) {
         let mut maps = change();
         // It may have been unmapped meanwhile, and another be there.
@@ -86,7 +86,7 @@ pub(crate) fn protect(part: &Part, writable: bool) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::not_mapped()),
     };
-    let _turn = Turn::of(core::slice::from_ref(pages), is_there, |_, _| ())?;
+    let _guard = ChangeGuard::of(core::slice::from_ref(pages), is_there, |_, _| ())?;
     map.protect_part(part.offsets(), writable)?;
     let mut maps = change();
     let window = maps.window_mut(pages.start);
@@ -116,13 +116,13 @@ pub(crate) fn renew(pages: &Range<usize>, writable: bool, replaces: bool) -> Res
         (map, window.take_kept_of(core::slice::from_ref(part)))
     };
     // Of all before any is changed: no other thread gets pages of the range meanwhile.
-    let turns = Turn::of(&parts, may, first)?;
+    let guards = ChangeGuard::of(&parts, may, first)?;
     let mut renewed = Ok(());
-    for ((_turn, (map, kept)), part) in turns.into_iter().zip(&parts) {
+    for ((_guard, (map, kept)), part) in guards.into_iter().zip(&parts) {
         // As when they are unmapped.
         kept::unmapped(kept, core::slice::from_ref(part));
         if renewed.is_ok() {
-            renewed = renew_part(&map, part, writable);
+            renewed = zero_part(&map, part, writable);
         }
     }
     renewed.map(|()| true)
@@ -149,11 +149,11 @@ fn parts_of_zeros(pages: &Range<usize>) -> Option<Vec<Range<usize>>> {
 }
 
 /// In the turn of this thread, which the map's window has.
-fn renew_part(map: &Arc<MmapRaw>, pages: &Range<usize>, writable: bool) -> Result<(), Failure> {
+fn zero_part(map: &Arc<MmapRaw>, pages: &Range<usize>, writable: bool) -> Result<(), Failure> {
     let (start, len) = (map.as_ptr() as usize, map.len());
     let offsets = pages.start - start..(pages.end - start).min(len);
     // SAFETY: the caller gives the pages up, and none of them is kept.
-    unsafe { map.renew_part(offsets, writable) }?;
+    unsafe { map.zero_part(offsets, writable) }?;
     let mut maps = change();
     if let Some(window) = maps.window_mut(pages.start) {
         window.renew(map, pages, writable);

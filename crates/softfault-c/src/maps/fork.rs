@@ -22,9 +22,9 @@ std::thread_local! {
 }
 
 /// Children of fork inherit pages of a map of the kernel's, or do not. A call keeps the pages.
-pub(crate) fn lend(pages: &Range<usize>, lent: bool) {
+pub(crate) fn allow_inherit(pages: &Range<usize>, allowed: bool) {
     if let Some(window) = change().window_mut(pages.start) {
-        window.lend(pages, lent);
+        window.allow_inherit(pages, allowed);
     }
 }
 

@@ -25,7 +25,7 @@ mod window;
 
 pub(crate) use change::{are_of_zeros, protect, renew};
 pub(crate) use find::{Part, has_any, is_one_map, page_size};
-pub(crate) use fork::lend;
+pub(crate) use fork::allow_inherit;
 pub(crate) use kept::{is_locked, lock, lock_again, locked_unpinned, pin, unlock, unpin};
 pub(crate) use take_out::{Taken, unmap};
 pub(crate) use window::Access;
@@ -83,7 +83,9 @@ fn enter_mapped(mapped: Mapped, writable: bool, childless: &[Range<usize>]) -> u
     if writable != made.writable {
         entry.set_writable(&pages, writable);
     }
-    childless.iter().for_each(|pages| entry.lend(pages, false));
+    childless
+        .iter()
+        .for_each(|pages| entry.allow_inherit(pages, false));
     pages.start
 }
 

@@ -48,7 +48,7 @@ impl Mapped {
         let start = map.as_ptr() as usize;
         let range = start..start + whole_pages(asked);
         Self {
-            zeros: map.begins_as_zeros(),
+            zeros: map.is_zero_filled(),
             map: Arc::new(map),
             left: range.len(),
             range,
@@ -250,9 +250,9 @@ impl Window {
     }
 
     /// Children of fork inherit some pages, or do not.
-    pub(super) fn lend(&mut self, pages: &Range<usize>, lent: bool) {
+    pub(super) fn allow_inherit(&mut self, pages: &Range<usize>, allowed: bool) {
         self.childless = without(&self.childless, pages);
-        if !lent {
+        if !allowed {
             self.childless.push(pages.clone());
         }
     }

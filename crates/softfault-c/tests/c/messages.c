@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 		.size = sizeof(options),
 		.memory = 16 << 20,
 		.faults = SOFTFAULT_FAULTS_MESSAGES,
-		.by_kernel = SOFTFAULT_BY_KERNEL_NO,
+		.allow_kernel_maps = SOFTFAULT_ALLOW_KERNEL_MAPS_NO,
 		.small_maps = -1,
 	};
 	struct softfault_engine *engine = softfault_engine_new(&options);

@@ -5,7 +5,7 @@ use crate::twin::{
     engine_options, errno, file, of_file, own_engine, pipe, text, unmap,
 };
 use core::ffi::c_void;
-use softfault_c::engine::{SOFTFAULT_BY_KERNEL_NO, softfault_engine_new};
+use softfault_c::engine::{SOFTFAULT_ALLOW_KERNEL_MAPS_NO, softfault_engine_new};
 use softfault_c::madvise::softfault_madvise;
 use softfault_c::mlock::{softfault_mlock, softfault_munlock};
 use softfault_c::mprotect::softfault_mprotect;
@@ -280,7 +280,7 @@ fn a_part_that_cannot_be_unlocked_costs_nothing() {
     let _turn = crate::twin::turn();
     let mut options = engine_options();
     options.memory = 16 << 20;
-    options.by_kernel = SOFTFAULT_BY_KERNEL_NO;
+    options.allow_kernel_maps = SOFTFAULT_ALLOW_KERNEL_MAPS_NO;
     options.small_maps = -1;
     // SAFETY: a structure of its size.
     let engine = Engine(unsafe { softfault_engine_new(&options) });

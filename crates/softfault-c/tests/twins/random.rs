@@ -6,7 +6,7 @@ use crate::twin::{
 };
 use core::ffi::c_int;
 use core::ops::Range;
-use softfault_c::engine::{SOFTFAULT_BY_KERNEL_NO, softfault_engine_new};
+use softfault_c::engine::{SOFTFAULT_ALLOW_KERNEL_MAPS_NO, softfault_engine_new};
 use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::madvise::{softfault_madvise, softfault_prefetch};
 use softfault_c::mlock::{softfault_mlock, softfault_munlock};
@@ -259,7 +259,7 @@ fn calls_in_any_order() {
     let folder = format!("{}\0", env!("CARGO_TARGET_TMPDIR"));
     let mut options = engine_options();
     options.memory = 8 << 20;
-    options.by_kernel = SOFTFAULT_BY_KERNEL_NO;
+    options.allow_kernel_maps = SOFTFAULT_ALLOW_KERNEL_MAPS_NO;
     options.small_maps = -1;
     options.swap_directory = folder.as_ptr().cast();
     options.swap_size = 128 << 20;

@@ -67,7 +67,7 @@ fn numbers_of_another_release() {
     // SAFETY: each time a structure of its size, or NULL; an engine that was not freed.
     unsafe {
         assert_eq!(answer(softfault_stats(engine, &mut later.now)), Ok(()));
-        assert_eq!(later.now.memory_bytes, 8 << 20);
+        assert_eq!(later.now.budget_bytes, 8 << 20);
         assert_eq!(later.then, 0);
         assert_eq!(later.now.size, size_of_val(&later));
         later.now.size = 8;
@@ -99,7 +99,11 @@ fn an_engine_that_cannot_be() {
             "options.coherence",
         ),
         (|o| o.faults = 4, libc::EINVAL, "options.faults"),
-        (|o| o.by_kernel = 3, libc::EINVAL, "options.by_kernel"),
+        (
+            |o| o.allow_kernel_maps = 3,
+            libc::EINVAL,
+            "options.allow_kernel_maps",
+        ),
         (|o| o.compression = 9, libc::EINVAL, "options.compression"),
         (|o| o.reserved = 1, libc::EINVAL, "options.reserved"),
         (
@@ -134,7 +138,7 @@ fn an_engine_that_can() {
     let outer = new(&outer).unwrap();
     let mut options = engine_options();
     options.memory = 16 << 20;
-    options.most_memory = 24 << 20;
+    options.max_memory = 24 << 20;
     options.within = outer;
     let folder = format!("{}\0", env!("CARGO_TARGET_TMPDIR"));
     options.swap_directory = folder.as_ptr().cast::<c_char>();

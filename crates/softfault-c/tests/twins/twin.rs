@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use softfault_c::engine::{
-    SOFTFAULT_BY_KERNEL_NO, SOFTFAULT_COHERENCE_ENGINE, SOFTFAULT_READS_DIRECT,
+    SOFTFAULT_ALLOW_KERNEL_MAPS_NO, SOFTFAULT_COHERENCE_ENGINE, SOFTFAULT_READS_DIRECT,
 };
 use softfault_c::engine::{softfault_engine, softfault_engine_new, softfault_engine_options};
 use softfault_c::error::softfault_error;
@@ -69,7 +69,7 @@ pub fn own_engine() -> Engine {
         let mut options = engine_options();
         options.memory = 64 << 20;
         options.reads = SOFTFAULT_READS_DIRECT;
-        options.by_kernel = SOFTFAULT_BY_KERNEL_NO;
+        options.allow_kernel_maps = SOFTFAULT_ALLOW_KERNEL_MAPS_NO;
         options.small_maps = -1;
         // SAFETY: a structure of its size.
         let engine = unsafe { softfault_engine_new(&options) };

@@ -8,15 +8,15 @@ use crate::faults::{self, NoProcess};
 use crate::fork;
 use crate::frames::AnonymousFrames;
 use crate::managed::Managed;
-use crate::needed;
 use crate::options::Coherence;
 use crate::process::Process;
+use crate::required_calls;
 use crate::signal;
 use crate::store::{Make, QueueKind, ReadPolicy, Reads, Rings, RingsOnDemand};
-use crate::swap::{Swap, SwapBackend, Swapping};
+use crate::swap::{Swap, SwapBackend, SwapSource};
 use crate::uffd::Faults;
 use softfault_engine::budget::Budget;
-use softfault_engine::cache::node::LEAST_BYTES;
+use softfault_engine::cache::node::MIN_BYTES;
 use softfault_engine::cache::{Node, NodeError, NodeOptions, OnTruncate};
 use softfault_engine::mm::AddressSpace;
 use softfault_engine::mmu::SoftMmu;
@@ -68,7 +68,7 @@ enum NoFaults {
 #[derive(Debug, Clone)]
 pub struct Builder {
     memory: Option<usize>,
-    most_memory: Option<usize>,
+    max_memory: Option<usize>,
     /// For soft engines.
     huge_pages: usize,
     /// The outer engine and its budget.
@@ -78,12 +78,12 @@ pub struct Builder {
     pub(crate) trust_handlers: bool,
     pub(crate) async_reads: AsyncReads,
     policies: Policies,
-    swap: Swapping,
+    swap: SwapSource,
     /// `None`: the environment decides, here and for the next four.
     faults: Option<Faults>,
     reads: Option<Reads>,
     small_maps: Option<usize>,
-    by_kernel: Option<bool>,
+    allow_kernel_maps: Option<bool>,
     coherence: Option<Coherence>,
     /// See [`NodeOptions`].
     on_reclaim: Option<fn()>,
@@ -93,7 +93,7 @@ impl Builder {
     pub(super) fn new() -> Self {
         Self {
             memory: None,
-            most_memory: None,
+            max_memory: None,
             huge_pages: 0,
             within: None,
             on_truncate: OnTruncate::Error,
@@ -101,11 +101,11 @@ impl Builder {
             trust_handlers: false,
             async_reads: AsyncReads::Auto,
             policies: Policies::default(),
-            swap: Swapping::None,
+            swap: SwapSource::None,
             faults: None,
             reads: None,
             small_maps: None,
-            by_kernel: None,
+            allow_kernel_maps: None,
             coherence: None,
             on_reclaim: None,
         }
@@ -123,8 +123,8 @@ impl Builder {
 
     /// The largest budget that [`Engine::set_memory`] may set later. Default: the machine's
     /// memory. It is never more than the machine's memory and swap.
-    pub fn most_memory(mut self, bytes: usize) -> Self {
-        self.most_memory = Some(bytes);
+    pub fn max_memory(mut self, bytes: usize) -> Self {
+        self.max_memory = Some(bytes);
         self
     }
 
@@ -182,9 +182,9 @@ impl Builder {
     /// [small files](Self::small_maps), and larger files as long as the page cache has them and there
     /// is memory for that. It applies to [`Reads::Auto`] only. With faults
     /// by threads or by messages the kernel serves small files only. Default: the
-    /// value of `SOFTFAULT_BY_KERNEL` (`0` or `1`), or else true.
-    pub fn by_kernel(mut self, may: bool) -> Self {
-        self.by_kernel = Some(may);
+    /// value of `SOFTFAULT_ALLOW_KERNEL_MAPS` (`0` or `1`), or else true.
+    pub fn allow_kernel_maps(mut self, may: bool) -> Self {
+        self.allow_kernel_maps = Some(may);
         self
     }
 
@@ -227,7 +227,7 @@ impl Builder {
 
     /// Lets the engine evict anonymous memory to swap when it does not fit the budget.
     pub fn swap(mut self, swap: Swap) -> Self {
-        self.swap = Swapping::File(swap);
+        self.swap = SwapSource::File(swap);
         self
     }
 
@@ -248,7 +248,7 @@ impl Builder {
     /// ```
     #[doc(hidden)]
     pub unsafe fn swap_device(mut self, device: Arc<dyn SwapDevice>) -> Self {
-        self.swap = Swapping::Device(device);
+        self.swap = SwapSource::Device(device);
         self
     }
 
@@ -263,11 +263,11 @@ impl Builder {
             None => environment::faults()?,
         };
         self.faults = Some(faults);
-        let by_kernel = match self.by_kernel {
+        let allow_kernel_maps = match self.allow_kernel_maps {
             Some(may) => may,
-            None => environment::by_kernel()?.unwrap_or(true),
+            None => environment::allow_kernel_maps()?.unwrap_or(true),
         };
-        self.by_kernel = Some(by_kernel);
+        self.allow_kernel_maps = Some(allow_kernel_maps);
         let coherence = match self.coherence {
             Some(coherence) => coherence,
             None => environment::coherence()?.unwrap_or_default(),
@@ -289,7 +289,7 @@ impl Builder {
 
     /// The part that all engines of the process share, if faults can be served here.
     fn process(&self, faults: Faults) -> Result<&'static Process, NoFaults> {
-        needed::for_faults().map_err(NoFaults::Closed)?;
+        required_calls::for_faults().map_err(NoFaults::Closed)?;
         // Before there is anything that a child must not have: a concurrent fork waits.
         fork::watch();
         faults::get_or_make(self.policies.locks, faults).map_err(|no| match no {
@@ -318,7 +318,7 @@ impl Builder {
 
     /// True if the kernel may serve files of an engine that is built.
     pub(crate) fn may_be_kernels(&self) -> bool {
-        self.by_kernel.unwrap_or(false)
+        self.allow_kernel_maps.unwrap_or(false)
     }
 
     /// Whether the kernel or the engine serves maps that write to their file, for an engine that is built.
@@ -340,7 +340,7 @@ impl Builder {
     /// invalid.
     fn sizes(&self) -> io::Result<(usize, usize)> {
         let memory = self.memory_or_default();
-        if memory < LEAST_BYTES {
+        if memory < MIN_BYTES {
             return Err(error::budget_of(memory, NodeError::BudgetTooSmall));
         }
         let there_is = crate::machine::memory_and_swap_bytes();
@@ -357,7 +357,7 @@ impl Builder {
 
     /// The largest that a budget of `memory` may be raised to.
     pub(super) fn most(&self, memory: usize) -> usize {
-        let most = (self.most_memory).unwrap_or_else(crate::machine::memory_bytes);
+        let most = (self.max_memory).unwrap_or_else(crate::machine::memory_bytes);
         most.min(crate::machine::memory_and_swap_bytes())
             .max(memory)
     }

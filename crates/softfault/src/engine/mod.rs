@@ -20,9 +20,9 @@ pub use builder::{AsyncReads, Builder, Fallback};
 pub(crate) use inner::EngineInner;
 pub(crate) use workers::Answer;
 
+use crate::access_path::AccessPath;
 use crate::error::{self, FaultError};
 use crate::generation::PerProcess;
-use crate::reached::AccessPath;
 use crate::{environment, faults, fork, signal};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -74,7 +74,7 @@ impl Engine {
         if let Some(swap) = environment::swap()? {
             builder = builder.swap(swap);
         }
-        let engine = builder.build().map_err(environment::tell)?;
+        let engine = builder.build().map_err(environment::report)?;
         let engine = made.engine.get_or_init(|| engine);
         drop(making);
         Ok(engine)
@@ -84,7 +84,7 @@ impl Engine {
     /// cannot be reclaimed: if they hold more than the new budget, they
     /// stay charged.
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
-        faults::get_in_front();
+        faults::reinstall_handler();
         let _masked = signal::masked();
         let Some(managed) = self.inner.managed_here()? else {
             return Ok(());
@@ -113,7 +113,7 @@ impl Engine {
     /// its hands, so that others can change them. Where there is none any more the range is out of the map.
     #[doc(hidden)]
     pub fn populate(&self, addresses: Range<usize>, write: bool) -> Result<(), FaultError> {
-        faults::get_in_front();
+        faults::reinstall_handler();
         let managed = self.inner.managed().ok_or(FaultError::OutOfRange)?;
         AccessPath::ByLoads.each_attempt(addresses, |rest, interrupt| {
             fault::populate(&managed.space, rest, write, interrupt)

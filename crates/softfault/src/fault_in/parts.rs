@@ -109,7 +109,7 @@ impl Parts {
 }
 
 /// Tells the kernel which addresses will be needed.
-pub(super) fn tell(addresses: &[Range<usize>]) {
+pub(super) fn will_need(addresses: &[Range<usize>]) {
     for range in addresses.iter().filter(|range| !range.is_empty()) {
         // It is advice.
         let _ = Advice::WillNeed.to_kernel(range);

@@ -4,7 +4,9 @@ use super::pool::ServingThreads;
 use super::under_way::{Held, Touch};
 use crate::process::Process;
 use crate::uffd::{LOOKS, MESSAGES, SEEN_FOR};
-use softfault_engine::fault::{self, Begun, FaultRead, FaultWait, NeverInterrupted, Outcome};
+use softfault_engine::fault::{
+    self, FaultRead, FaultWait, NeverInterrupted, Outcome, StartedFault,
+};
 use softfault_engine::stage::Stage;
 use softfault_engine::store::{Read, Store};
 use std::sync::Arc;
@@ -17,13 +19,13 @@ use sync::stage;
 /// pages behind it, are there already.
 pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
     let mmu = process.mmu();
-    let Turn {
+    let MessageReaderStart {
         mut most,
         mut next,
         mut seen,
-    } = pool.turn();
+    } = pool.reader_start();
     let mut again = 0;
-    let mut soon = Soon::default();
+    let mut polling = MessagePolling::default();
     // Descriptors that may have messages.
     let mut ready = 0;
     loop {
@@ -32,7 +34,7 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
             if !is_seen {
                 seen = Some(Instant::now());
             }
-            ready = soon.after(|soon| mmu.wait_for_messages(again, is_seen, soon));
+            ready = polling.after(|polling| mmu.wait_for_messages(again, is_seen, polling));
             again = again.saturating_add(1);
             continue;
         };
@@ -49,12 +51,12 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
         again = 0;
         stage::take_over(Stage::Handler as u8);
         let touches = &mut touches[..count];
-        let (first, late) = begin(pool, process, touches, &mut soon);
+        let (first, late) = begin(pool, process, touches, &mut polling);
         let Some((touch, waiting)) = first else {
             most = (2 * most).min(MESSAGES);
             continue;
         };
-        pool.stop_reading(Turn {
+        pool.stop_reading(MessageReaderStart {
             most: 1,
             next,
             seen,
@@ -71,7 +73,7 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
 /// its own and that of the thread that reads messages. One that works between its touches, or that has no processor while this thread
 /// looks, would pay for looks in vain: after such a look there is none for a while, each time for longer.
 #[derive(Default)]
-struct Soon {
+struct MessagePolling {
     /// The fault of the last message has ended: its thread goes on.
     ended: bool,
     /// The last message after such an end came soon.
@@ -87,7 +89,7 @@ const SOON: Duration = Duration::from_micros(100);
 /// Waits without a look at most, after one in vain.
 const MOST_RESTS: u32 = 1024;
 
-impl Soon {
+impl MessagePolling {
     /// Waits, and notes how long that took.
     fn after(&mut self, wait: impl FnOnce(bool) -> u8) -> u8 {
         if !core::mem::take(&mut self.ended) {
@@ -111,7 +113,7 @@ impl Soon {
 
 /// How the next reader of messages begins.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct MessageReaderStart {
     /// Messages that it reads at first.
     pub(super) most: usize,
     /// The descriptor that it looks at first. Each reader goes on after the last one: of readers that all began with the first
@@ -121,7 +123,7 @@ pub(super) struct Turn {
     pub(super) seen: Option<Instant>,
 }
 
-impl Default for Turn {
+impl Default for MessageReaderStart {
     fn default() -> Self {
         Self {
             most: 1,
@@ -161,36 +163,36 @@ fn begin(
     pool: &ServingThreads,
     process: &'static Process,
     touches: &mut [Touch],
-    soon: &mut Soon,
+    polling: &mut MessagePolling,
 ) -> (Option<(Touch, Waiting)>, usize) {
     let mut batch = Batch::new(pool);
     let (mut first, mut late) = (None, 0);
-    soon.ended = false;
+    polling.ended = false;
     for at in 0..touches.len() {
         let touch = &touches[at];
         pool.refuse_own(touch);
         let waiting = match fault::begin(process.space(), touch.addr, touch.flags) {
-            Begun::Over(outcome) => {
+            StartedFault::Over(outcome) => {
                 pool.end(process, touch, outcome);
-                soon.ended = true;
+                polling.ended = true;
                 continue;
             }
-            Begun::Read(read) => match batch.add(touch, read) {
+            StartedFault::Read(read) => match batch.add(touch, read) {
                 Ok(()) => continue,
                 // It is another's to wait in, which looks for itself.
                 Err(read) if first.is_some() => Waiting::Read(read),
                 // This thread goes on where the page cache has it.
                 Err(read) => match read.at_hand() {
-                    Ok(Begun::Over(outcome)) => {
+                    Ok(StartedFault::Over(outcome)) => {
                         pool.end(process, touch, outcome);
-                        soon.ended = true;
+                        polling.ended = true;
                         continue;
                     }
-                    Ok(Begun::Waits(wait)) => Waiting::Other(wait),
-                    Ok(Begun::Read(read)) | Err(read) => Waiting::Read(read),
+                    Ok(StartedFault::Waits(wait)) => Waiting::Other(wait),
+                    Ok(StartedFault::Read(read)) | Err(read) => Waiting::Read(read),
                 },
             },
-            Begun::Waits(wait) => Waiting::Other(wait),
+            StartedFault::Waits(wait) => Waiting::Other(wait),
         };
         if first.is_none() {
             first = Some((*touch, waiting));
@@ -322,12 +324,12 @@ mod tests {
 
     #[test]
     fn a_look_before_a_sleep_has_to_be_worth_it() {
-        let mut soon = Soon::default();
+        let mut polling = MessagePolling::default();
         // No fault has ended: nobody goes on.
-        assert_eq!(soon.after(u8::from), 0);
+        assert_eq!(polling.after(u8::from), 0);
         let mut after_an_end = |wait: &dyn Fn(bool) -> u8| {
-            soon.ended = true;
-            soon.after(wait)
+            polling.ended = true;
+            polling.after(wait)
         };
         // The first sleeps and sees that it was short, unless this thread has lost its processor; the second looks.
         while after_an_end(&u8::from) == 0 {}

@@ -69,17 +69,17 @@ pub(super) fn is_begun() -> bool {
 }
 
 /// True where no handler is ever put over ours: the program's calls that would do so are reported to us.
-static ALWAYS_IN_FRONT: AtomicBool = AtomicBool::new(false);
+static CALLS_INTERCEPTED: AtomicBool = AtomicBool::new(false);
 
 /// All of the program's calls that set the action are reported from now on.
-pub(super) fn stay_in_front() {
+pub(super) fn set_calls_intercepted() {
     // Relaxed, as below: said before a form is in force.
-    ALWAYS_IN_FRONT.store(true, Relaxed);
+    CALLS_INTERCEPTED.store(true, Relaxed);
 }
 
 /// True if a handler may get a signal before a form of ours does.
-pub(super) fn has_handlers_in_front() -> bool {
-    !ALWAYS_IN_FRONT.load(Relaxed)
+pub(super) fn may_have_later_handlers() -> bool {
+    !CALLS_INTERCEPTED.load(Relaxed)
 }
 
 /// The program's later action for SIGBUS, where its calls are reported to us: the first form passes on to it.

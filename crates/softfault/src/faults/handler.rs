@@ -113,19 +113,19 @@ pub fn program_sigbus(now: Option<&sigaction>) -> Option<sigaction> {
 /// Every call of the program's that sets its action for SIGBUS comes to [`program_sigbus`] from now on, and not to the kernel: no
 /// handler of its own gets our faults, and a SIGBUS that one raises is meant.
 #[doc(hidden)]
-pub fn all_sigbus_calls_are_reported() {
-    chain::stay_in_front();
+pub fn set_sigbus_calls_intercepted() {
+    chain::set_calls_intercepted();
 }
 
-/// Gets in front again of a handler that was installed after ours, unless it is trusted.
+/// Installs our handler again over one that was installed after it, unless that is trusted.
 /// Cheap where nobody was: one system call.
-pub fn get_in_front() {
-    if may_get_in_front() {
+pub fn reinstall_handler() {
+    if may_reinstall_handler() {
         install();
     }
 }
 
-fn may_get_in_front() -> bool {
+fn may_reinstall_handler() -> bool {
     // Relaxed: a program that trusts a handler says so before it installs it.
     chain::is_begun() && !TRUSTED.load(Relaxed)
 }
@@ -147,7 +147,7 @@ pub(crate) fn check_handlers(trust: bool, masked: &Masked) -> io::Result<()> {
         trust_handlers();
         return Ok(());
     }
-    let in_force = match may_get_in_front() {
+    let in_force = match may_reinstall_handler() {
         true => install(),
         false => state(),
     };
@@ -245,7 +245,7 @@ fn handle_sigbus(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut
         raised::served();
     } else if !(code == libc::SI_TKILL
         && raised_here(info)
-        && chain::has_handlers_in_front()
+        && chain::may_have_later_handlers()
         && raised::hands_a_fault_on(context_ref))
     {
         pass_on(form, signal, info, context);
@@ -301,7 +301,7 @@ fn pass_on(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_voi
     // process when it comes again. Faults of ours are to be served all the same; one that
     // is not finds the default as the predecessor.
     if ![libc::SIG_DFL, libc::SIG_IGN].contains(&to.handler) {
-        get_in_front();
+        reinstall_handler();
     }
 }
 

@@ -23,6 +23,6 @@ mod raised;
 mod start;
 mod under_way;
 
-pub use handler::{all_sigbus_calls_are_reported, get_in_front, program_sigbus};
 pub(crate) use handler::{check_handlers, install};
+pub use handler::{program_sigbus, reinstall_handler, set_sigbus_calls_intercepted};
 pub(crate) use start::{NoProcess, failed_touches, get_or_make, make};

@@ -21,7 +21,7 @@
 //! others. So a pool of few threads is slow, but not stuck. Where a fault found no idle thread to wait in, a thread that has served starts another one, up to a bound, and only
 //! while another thread reads: starting one uses the heap, which may itself be in a map of ours.
 
-use super::begin::{self, Batch, Turn};
+use super::begin::{self, Batch, MessageReaderStart};
 use super::last_messages::LastMessages;
 use super::raise;
 use super::under_way::{Held, Places, Touch, UnderWay};
@@ -32,7 +32,7 @@ use crate::thread;
 use crate::uffd::Faults;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use softfault_engine::fault::{self, Begun, FaultError, NeverInterrupted, Outcome};
+use softfault_engine::fault::{self, FaultError, NeverInterrupted, Outcome, StartedFault};
 use softfault_engine::stage::Stage;
 use softfault_engine::store::{Complete, StoreError};
 use std::io;
@@ -67,7 +67,7 @@ struct PoolState {
     called: usize,
     reading: bool,
     /// How the next reader begins.
-    turn: Turn,
+    start: MessageReaderStart,
     /// A thread more would have had something to do.
     short: bool,
     /// Faults that are left to idle threads, in order.
@@ -152,13 +152,13 @@ impl ServingThreads {
     }
 
     /// How a thread begins that reads.
-    pub(super) fn turn(&self) -> Turn {
-        self.state().turn
+    pub(super) fn reader_start(&self) -> MessageReaderStart {
+        self.state().start
     }
 
     /// Lets another thread read: an idle one, or the next that is.
-    pub(super) fn stop_reading(&self, turn: Turn) {
-        self.call(|state| (state.reading, state.turn) = (false, turn));
+    pub(super) fn stop_reading(&self, start: MessageReaderStart) {
+        self.call(|state| (state.reading, state.start) = (false, start));
     }
 
     /// Changes the state, so that there is something to do for an idle thread, and calls one. After the lock is free again: a thread
@@ -299,18 +299,18 @@ impl Complete for Arrivals {
         let (under_way, place) = (&pool.under_way, cookie as u16);
         let (touch, read) = under_way.with(place, |held| (held.touch, held.read.take()));
         match read.expect("its read was begun").arrived(result) {
-            Begun::Over(outcome) => {
+            StartedFault::Over(outcome) => {
                 under_way.take(place);
                 pool.end(process, &touch, outcome);
             }
             // The page was evicted again at once, or private memory is elsewhere by now.
-            Begun::Read(read) => {
+            StartedFault::Read(read) => {
                 under_way.with(place, |held| held.read = Some(read));
                 let mut batch = Batch::new(pool);
                 batch.push(place);
                 batch.submit();
             }
-            Begun::Waits(wait) => {
+            StartedFault::Waits(wait) => {
                 let flags = wait.leave();
                 under_way.with(place, |held| held.touch.flags = flags);
                 pool.leave(place);

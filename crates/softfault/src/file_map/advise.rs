@@ -18,7 +18,7 @@ impl FileMap {
     ) -> io::Result<()> {
         match advice {
             Advice::Normal | Advice::Random | Advice::Sequential => {
-                let _masked = self.reached.masked();
+                let _masked = self.access_path.masked();
                 if self.served.hold().is_kernels() {
                     // For now; the engine knows it for later.
                     advice.to_kernel(&addresses)?;
@@ -45,7 +45,7 @@ impl FileMap {
             }
             Advice::PopulateWrite => Err(FaultError::ReadOnly.into()),
             Advice::DontFork | Advice::DoFork => {
-                self.served.lend(advice == Advice::DoFork);
+                self.served.allow_inherit(advice == Advice::DoFork);
                 Ok(())
             }
             about_mapping => about_mapping.about_mapping(),

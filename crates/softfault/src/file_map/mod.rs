@@ -13,10 +13,10 @@ mod populate;
 
 pub(crate) use pin::{FilePin, populate_by_kernel};
 
+use crate::access_path::AccessPath;
 use crate::error::{EngineFaultError, FaultError};
 use crate::files::{Files, Hold, OpenedWindow, Served};
 use crate::managed::Managed;
-use crate::reached::AccessPath;
 use core::ops::Range;
 use softfault_engine::cache::{PageCache, Residency};
 use softfault_engine::store::NO_COOKIE;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 pub(crate) struct FileMap {
     cache: Arc<PageCache>,
     served: Arc<Served>,
-    reached: AccessPath,
+    access_path: AccessPath,
 }
 
 impl FileMap {
@@ -36,7 +36,7 @@ impl FileMap {
     /// Where there is no such part, the window is closed again.
     pub(crate) fn new(
         (managed, files): (&Managed, &Files),
-        reached: AccessPath,
+        access_path: AccessPath,
         opened: OpenedWindow,
         part: impl FnOnce(&OpenedWindow) -> io::Result<Range<usize>>,
     ) -> io::Result<(Self, Range<usize>)> {
@@ -44,7 +44,7 @@ impl FileMap {
         let map = Self {
             cache: opened.cache,
             served: opened.served,
-            reached,
+            access_path,
         };
         match part {
             Ok(part) => Ok((map, part)),
@@ -67,13 +67,13 @@ impl FileMap {
 
     /// Keeps it served as it is, by the engine or by the kernel.
     pub(crate) fn hold(&self) -> Hold {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         self.served.hold()
     }
 
     /// Lets the kernel serve it, or the engine, for tests. False: it did already, or somebody holds it.
     pub(crate) fn change_server(&self, kernel: bool) -> io::Result<bool> {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         let changed = match kernel {
             true => self.served.show(&self.cache, false),
             false => self.served.take_over(&self.cache),
@@ -83,7 +83,7 @@ impl FileMap {
 
     /// Watches the memory that there is, and lets the kernel serve it if it may and the page cache has it.
     pub(crate) fn consider(&self, managed: &Managed, files: &Files, may_be_kernels: bool) {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         if may_be_kernels {
             files.consider(&managed.reads, &self.cache, &self.served);
         }
@@ -93,7 +93,7 @@ impl FileMap {
 
     /// The pages of some addresses that are in memory. Pages that the kernel serves are not the engine's.
     pub(crate) fn residency(&self, addresses: Range<usize>) -> Residency {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         // Reads that are over and that nobody waited for are not under way any
         // more.
         let completion = fault::Completion(self.cache.node());
@@ -106,7 +106,7 @@ impl FileMap {
     /// # Safety
     /// The bytes can be read.
     pub(crate) unsafe fn write_whole(&self, addr: usize, bytes: *const [u8]) -> usize {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         // SAFETY: the caller vouches for the bytes; a map's window stays as long as the map.
         unsafe { fault::write_whole(&self.cache, addr, bytes) }
     }
@@ -117,7 +117,7 @@ impl FileMap {
         addresses: Range<usize>,
         take: impl FnMut() -> io::Result<()>,
     ) -> io::Result<()> {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         self.cache.empty(addresses, take)
     }
 
@@ -128,7 +128,7 @@ impl FileMap {
             return Ok(());
         }
         let last = (addresses.end - 1) / PAGE_SIZE * PAGE_SIZE - self.cache.addresses().start;
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         match self.cache.store().len() {
             Ok(bytes) if bytes <= last as u64 => Err(FaultError::BeyondEnd),
             Ok(_) => Ok(()),
@@ -138,7 +138,7 @@ impl FileMap {
 
     /// Forgets the pages of some addresses. Pages that the kernel serves are as the file is, anyway.
     pub(crate) fn invalidate(&self, addresses: Range<usize>) {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         self.cache.invalidate(addresses);
     }
 
@@ -151,13 +151,13 @@ impl FileMap {
 
     /// Takes it away; nobody has a reference to the bytes any more.
     pub(crate) fn unmap(self, managed: &Managed, files: &Files) {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         files.close(managed, self.cache);
     }
 
     /// Whether children of fork have its window as a private mapping of the file.
-    pub(crate) fn lend_as_private(&self, private: bool) {
-        self.served.lend_as_private(private);
+    pub(crate) fn allow_inherit_as_private(&self, private: bool) {
+        self.served.allow_inherit_as_private(private);
     }
 
     /// The window, for a caller that takes it away in another way.

@@ -86,7 +86,7 @@ impl FileMap {
     /// The kernel says of no page why it cannot bring it in; the file's end is told as the engine tells it.
     pub(crate) fn kernels_error(&self, addresses: &Range<usize>, error: FaultError) -> FaultError {
         let last = (addresses.end - 1) / PAGE_SIZE * PAGE_SIZE - self.cache.addresses().start;
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         match self.cache.store().len() {
             Ok(end) if end <= last as u64 => FaultError::BeyondEnd,
             _ => error,
@@ -95,7 +95,7 @@ impl FileMap {
 
     /// Maps the pages and takes references to their folios.
     fn pin_by_engine(&self, managed: &Managed, addresses: Range<usize>) -> Result<(), FaultError> {
-        self.reached
+        self.access_path
             .each_attempt(addresses.clone(), |rest, interrupt| {
                 let from = rest.start;
                 let all = addresses.clone();
@@ -109,13 +109,13 @@ impl FileMap {
 
     /// Has pages that are pinned, and were brought in as writes would, take the writes of system calls.
     pub(crate) fn open_to_writes(&self, addresses: Range<usize>) -> Result<(), FaultError> {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         Ok(fault::open_to_writes(&self.cache, addresses)?)
     }
 
     /// Lets pages go that were pinned.
     pub(crate) fn unpin(&self, addresses: Range<usize>, pin: FilePin) {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         if !pin.hold.is_kernels() {
             fault::unpin(&self.cache, addresses);
             self.cache.dismiss_pin(pin.pages);

@@ -22,7 +22,7 @@ impl FileMap {
         loop {
             let hold = self.hold();
             if !hold.is_kernels() {
-                return self.reached.each_attempt(rest, |rest, interrupt| {
+                return self.access_path.each_attempt(rest, |rest, interrupt| {
                     fault::populate(&managed.space, rest, write, interrupt)
                 });
             }
@@ -38,7 +38,7 @@ impl FileMap {
 
     /// Starts to read the pages of some addresses, as far as spare memory goes; waits for nothing.
     pub(crate) fn prefetch(&self, addresses: Range<usize>) {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         let hold = self.served.hold();
         if hold.is_kernels() {
             // A long call, and advice: it does no harm to a window that the engine serves by then.

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_file_with_a_name_is_closed_after_so_many_looks() {
         let engine = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(16 << 20)
             .build()
             .unwrap();

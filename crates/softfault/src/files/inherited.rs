@@ -52,7 +52,7 @@ impl Files {
             let aside = match &entry.writes {
                 // The lent descriptor is open for reading only.
                 Some(writes) => writes.in_table().and_then(map_aside),
-                None if store.lend() => None,
+                None if store.allow_inherit() => None,
                 None => store.in_table().and_then(map_aside),
             };
             let writes = entry.writes.as_ref().map_or(0, |_| libc::PROT_WRITE);

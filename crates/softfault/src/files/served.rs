@@ -137,12 +137,12 @@ impl Served {
     }
 
     /// Whether children of fork are to have it; they are, if nobody says otherwise.
-    pub(crate) fn lend(&self, lent: bool) {
-        self.kept_from_children.store(!lent, Relaxed);
+    pub(crate) fn allow_inherit(&self, allowed: bool) {
+        self.kept_from_children.store(!allowed, Relaxed);
     }
 
     /// Whether children of fork have it as a private mapping of the file, which they may make writable.
-    pub(crate) fn lend_as_private(&self, private: bool) {
+    pub(crate) fn allow_inherit_as_private(&self, private: bool) {
         self.private_in_children.store(private, Relaxed);
     }
 
@@ -273,8 +273,8 @@ impl Served {
         unsafe { process.mmu().show(cache.reservation(), file) }?;
         state.by = Server::Kernel;
         cache.invalidate(cache.addresses());
-        KernelCount::Shown.add(1);
-        KernelCount::ShownBytes.add(cache.addresses().len() as u64);
+        KernelCount::SwitchedToKernel.add(1);
+        KernelCount::SwitchedToKernelBytes.add(cache.addresses().len() as u64);
         Ok(true)
     }
 
@@ -299,7 +299,7 @@ impl Served {
         state.by = Server::Engine;
         state.not_before = Some(Instant::now() + state.pause);
         state.pause = (state.pause * 2).min(LONGEST_PAUSE);
-        KernelCount::TakenOver.add(1);
+        KernelCount::SwitchedToEngine.add(1);
         Ok(true)
     }
 }

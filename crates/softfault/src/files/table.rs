@@ -203,7 +203,11 @@ impl WindowTable {
         }
         entry.was_idle = true;
         // Its identity is not looked at again before it is mapped anew.
-        if entry.file.as_ref().is_some_and(|file| file.hides_stores()) {
+        if entry
+            .file
+            .as_ref()
+            .is_some_and(|file| file.mtime_ignores_stores())
+        {
             entry.certain = false;
         }
         self.closed += 1;
@@ -430,7 +434,7 @@ mod tests {
     #[test]
     fn an_idle_window_too_many_that_somebody_looks_at_goes_later() {
         let engine = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(16 << 20)
             .build()
             .unwrap();

@@ -18,7 +18,7 @@ use crate::signal;
 use crate::store::{self, FileIdentity, FileStore, FileWrites, ReadPolicy, Reads};
 use crate::thread::{self, Thread};
 use core::ops::Range;
-use softfault_engine::cache::{Emptied, Node, PageCache, WriteBackCursor};
+use softfault_engine::cache::{Node, PageCache, TruncateGuard, WriteBackCursor};
 use softfault_engine::store::{Store, WriteBack};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -105,7 +105,11 @@ fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBack
 
 /// A file is about to become `bytes` long, from a length that is followed first. If that is shorter, the pages past it are emptied, until
 /// the result is dropped; if it is longer, bytes that were stored past its old end are gone.
-pub(super) fn about_to_end_at(cache: &PageCache, size: u64, bytes: u64) -> Option<Emptied<'_>> {
+pub(super) fn about_to_end_at(
+    cache: &PageCache,
+    size: u64,
+    bytes: u64,
+) -> Option<TruncateGuard<'_>> {
     if cache.end() < size {
         cache.truncate(size);
     }
@@ -387,7 +391,7 @@ impl WriteBehind {
         if lost > 0 {
             let why = why.map(|why| format!(": {}", io::Error::from(FaultError::from(why))));
             let why = why.unwrap_or_default();
-            error::say(&format!(
+            error::print_line(&format!(
                 "{lost} pages that were written to maps could not be written to their files, and are lost{why}"
             ));
         }

@@ -9,7 +9,7 @@ use crate::process::{self, Process};
 use crate::uffd::close_window;
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::anon::Origin;
+use softfault_engine::anon::PrivateFile;
 use softfault_engine::budget::FLOOR;
 use softfault_engine::mm::Backing;
 use std::collections::{BTreeSet, HashMap};
@@ -132,13 +132,15 @@ fn adopt(
     let parents = memory.get();
     let range = parents.addresses();
     let window = process.mmu().adopt(range.clone(), &space.windows).ok()?;
-    let origin = parents.origin().inspect(|origin| origin.store.after_fork());
-    let origin = origin.map(|origin| Origin {
-        store: origin.store.clone(),
-        offset: origin.offset,
+    let private_file = parents
+        .private_file()
+        .inspect(|private_file| private_file.store.after_fork());
+    let private_file = private_file.map(|private_file| PrivateFile {
+        store: private_file.store.clone(),
+        offset: private_file.offset,
     });
     let on_truncate = parents.on_truncate();
-    let adopted = Anonymous::adopt(node.clone(), parents, window, origin, on_truncate);
+    let adopted = Anonymous::adopt(node.clone(), parents, window, private_file, on_truncate);
     // If it was not, its window is gone from the lists, and its place as it was: `lose` closes that.
     let adopted = adopted.ok()?;
     process.mmu().was_adopted(&range, &space.windows);

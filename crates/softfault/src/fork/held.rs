@@ -51,7 +51,7 @@ impl ForkLocks {
     /// space (a policy); no eviction waits for such a lock. So the space comes
     /// first.
     pub(super) fn take() -> Self {
-        faults::get_in_front();
+        faults::reinstall_handler();
         thread::wait_for_starts();
         let masked = signal::masked();
         let making = process::making();
@@ -65,8 +65,8 @@ impl ForkLocks {
         let memory = || registry.iter().flat_map(Registry::memory);
         let windows = || memory().map(|memory| memory.get().addresses());
         let is_private = memory().next().is_some();
-        let origins = memory().filter_map(|memory| memory.get().origin());
-        origins.for_each(|origin| origin.store.before_fork());
+        let private_files = memory().filter_map(|memory| memory.get().private_file());
+        private_files.for_each(|private_file| private_file.store.before_fork());
         let devices = (engines.iter()).filter_map(|engine| engine.managed()?.swap.as_ref());
         devices.for_each(|swap| swap.before_fork());
         let frozen = process.filter(|_| is_private);
@@ -104,7 +104,7 @@ impl ForkLocks {
             starts: None,
             masked: Some(masked),
         };
-        held.lend(true);
+        held.allow_inherit(true);
         held.starts = Some(thread::hold_starts());
         held
     }
@@ -116,18 +116,18 @@ impl ForkLocks {
     }
 
     /// Lets a child inherit the windows of private memory, or none.
-    fn lend(&self, lent: bool) {
+    fn allow_inherit(&self, allowed: bool) {
         let Some(space) = &self.space else { return };
         for memory in self.memory() {
             let window = memory.get().addresses();
             let served = space.windows.given.served(&window);
-            (served.iter()).for_each(|part| space.process.mmu().lend(part, lent));
+            (served.iter()).for_each(|part| space.process.mmu().allow_inherit(part, allowed));
         }
     }
 
     /// In the parent: everything goes on.
     pub(super) fn let_go(mut self) {
-        self.lend(false);
+        self.allow_inherit(false);
         (self.files.drain(..)).for_each(|file| file.after_fork());
         if let Some(lifeline) = self.lifeline.take() {
             lifeline.cut();

@@ -33,7 +33,7 @@ impl Memory {
     }
 
     /// Lets children inherit it. It is mapped.
-    pub(crate) fn lend(&mut self, masked: &Masked) {
+    pub(crate) fn allow_inherit(&mut self, masked: &Masked) {
         self.lent = true;
         registry::know_memory(&self.place, masked);
     }

@@ -17,7 +17,7 @@ impl HugeBacking {
     pub(super) fn without_pool() -> Self {
         match machine::gives_transparent() {
             true => Self::TransparentHuge,
-            false => Self::Ordinary,
+            false => Self::BasePages,
         }
     }
 }

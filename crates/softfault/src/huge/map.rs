@@ -10,7 +10,7 @@ use crate::huge_faults::HugeWindow;
 use crate::huge_faults::TouchableMap;
 use crate::huge_faults::{self, HugeSize};
 use crate::range::within;
-use crate::{Fallback, FaultError, error, faults, fork, needed, process, signal};
+use crate::{Fallback, FaultError, error, faults, fork, process, required_calls, signal};
 use core::ops::Range;
 use std::io;
 
@@ -22,7 +22,7 @@ use std::io;
 ///
 /// A touch of a missing page takes one of the pages that the map reserved. The touch raises SIGBUS if
 /// the memory was truncated before that page ([`HugeMemory::truncate`]), or if the pool is empty. The pool can be empty for
-/// maps without reservation ([`HugeMapOptions::no_reserve`]), after [`HugeMemory::punch`], and for memory without
+/// maps without reservation ([`HugeMapOptions::no_reserve`]), after [`HugeMemory::punch_hole`], and for memory without
 /// a pool. [`populate`](Self::populate) returns the error as a value. A system call on a missing
 /// page fails with EFAULT.
 ///
@@ -44,7 +44,7 @@ impl HugeMap {
     pub(super) fn new(memory: &HugeMemory, options: &HugeMapOptions) -> io::Result<Self> {
         let (offset, bytes) = memory.part(options.offset, options.len)?;
         if options.fallback == Fallback::Error {
-            needed::for_faults()?;
+            required_calls::for_faults()?;
         }
         let masked = signal::masked();
         {

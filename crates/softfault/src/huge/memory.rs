@@ -150,7 +150,7 @@ impl HugeMemory {
     /// Returns a range of pages to the pool, for all processes. The pages are missing until the next touch, and are
     /// zeros then. Their reservation is returned too: the next touch needs
     /// a free page of the pool.
-    pub fn punch(&self, range: Range<u64>) -> io::Result<()> {
+    pub fn punch_hole(&self, range: Range<u64>) -> io::Result<()> {
         self.inner.whole_pages("the start", range.start)?;
         self.inner.whole_pages("the end", range.end)?;
         if range.start >= range.end {

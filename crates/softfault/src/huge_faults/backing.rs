@@ -7,10 +7,10 @@ use core::fmt;
 pub enum HugeBacking {
     /// Pages of the machine's pool (hugetlb): reserved when they are mapped.
     Hugetlb,
-    /// Transparent huge pages, if the kernel finds some at a touch; ordinary pages otherwise.
+    /// Transparent huge pages, if the kernel finds some at a touch; base pages otherwise.
     TransparentHuge,
     /// Pages of 4 KiB, requested in units of 2 MiB.
-    Ordinary,
+    BasePages,
 }
 
 impl fmt::Display for HugeBacking {
@@ -18,7 +18,7 @@ impl fmt::Display for HugeBacking {
         f.write_str(match self {
             Self::Hugetlb => "hugetlb",
             Self::TransparentHuge => "transparent huge pages",
-            Self::Ordinary => "ordinary pages",
+            Self::BasePages => "base pages",
         })
     }
 }

@@ -26,8 +26,8 @@ pub struct HugeStats {
     pub hugetlb_maps: u64,
     /// Maps of memory with transparent huge pages, now.
     pub transparent_maps: u64,
-    /// Maps of ordinary pages, now.
-    pub ordinary_maps: u64,
+    /// Maps of base pages, now.
+    pub base_page_maps: u64,
     /// Total length of these maps now, in huge pages, touched or not; ordinary memory counts in
     /// units of a huge page.
     pub mapped_pages: u64,
@@ -132,13 +132,13 @@ pub(super) fn fork_child() {
 impl HugeStats {
     /// Those of this process, which need no engine.
     pub fn now() -> Self {
-        let [hugetlb_maps, transparent_maps, ordinary_maps] =
+        let [hugetlb_maps, transparent_maps, base_page_maps] =
             MAPS.each_ref().map(|maps| maps.load(Ordering::Relaxed));
         let all = ALL.read();
         Self {
             hugetlb_maps,
             transparent_maps,
-            ordinary_maps,
+            base_page_maps,
             mapped_pages: MAPPED.load(Ordering::Relaxed),
             reserved_pages: RESERVED.load(Ordering::Relaxed),
             faults: all.faults,

@@ -39,7 +39,7 @@ impl HugeWindow {
         fd: -1,
         file: Identity::NONE,
         page: HugeSize::TwoMiB,
-        backing: HugeBacking::Ordinary,
+        backing: HugeBacking::BasePages,
     };
 
     /// Its addresses.

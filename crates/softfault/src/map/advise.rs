@@ -18,7 +18,7 @@ impl Mmap {
     /// Gives advice about accesses to a range. Another map of the same file
     /// in the same engine shares the advice, unless one of the two is private.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        faults::get_in_front();
+        faults::reinstall_handler();
         if let MmapKind::Private(map) = &self.kind {
             return map.advise_range(advice, offset, len);
         }

@@ -44,9 +44,9 @@ impl Mmap {
     /// Whether children of fork get the window as a private mapping of the kernel. By default they get a shared
     /// mapping.
     #[doc(hidden)]
-    pub fn lend_as_private(&self, private: bool) {
+    pub fn allow_inherit_as_private(&self, private: bool) {
         if let MmapKind::Managed(file) = self.kind() {
-            file.lend_as_private(private);
+            file.allow_inherit_as_private(private);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Making read-only maps.
 
 use super::{Mmap, MmapKind};
+use crate::access_path::AccessPath;
 use crate::advice::Advice;
 use crate::engine::{Engine, EngineInner};
 use crate::error::FaultError;
@@ -10,7 +11,6 @@ use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
-use crate::reached::AccessPath;
 use crate::signal;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::OnTruncate;
@@ -26,14 +26,14 @@ impl MmapOptions {
     /// See [`Engine::map`].
     pub unsafe fn map<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
         // SAFETY: the caller vouches for it.
-        unsafe { self.map_with(Engine::process_default()?, file) }
+        unsafe { self.map_in(Engine::process_default()?, file) }
     }
 
     /// Maps read-only over `engine`.
     ///
     /// # Safety
     /// See [`Engine::map`].
-    pub unsafe fn map_with<T: MmapAsRawDesc>(&self, engine: &Engine, file: T) -> io::Result<Mmap> {
+    pub unsafe fn map_in<T: MmapAsRawDesc>(&self, engine: &Engine, file: T) -> io::Result<Mmap> {
         if engine.inner.is_parents() {
             return Err(FaultError::Forked.into());
         }
@@ -185,24 +185,24 @@ impl MmapOptions {
     /// As [`map_copy`](Self::map_copy), read-only.
     ///
     /// # Safety
-    /// See [`map_copy_with`](Self::map_copy_with).
+    /// See [`map_copy_in`](Self::map_copy_in).
     pub unsafe fn map_copy_read_only<T: MmapAsRawDesc>(&self, file: T) -> io::Result<Mmap> {
         // SAFETY: the caller vouches for it.
-        unsafe { self.map_copy_read_only_with(Engine::process_default()?, file) }
+        unsafe { self.map_copy_read_only_in(Engine::process_default()?, file) }
     }
 
-    /// As [`map_copy_with`](Self::map_copy_with), read-only;
+    /// As [`map_copy_in`](Self::map_copy_in), read-only;
     /// [`Mmap::make_mut`] makes it writable.
     ///
     /// # Safety
-    /// See [`map_copy_with`](Self::map_copy_with).
-    pub unsafe fn map_copy_read_only_with<T: MmapAsRawDesc>(
+    /// See [`map_copy_in`](Self::map_copy_in).
+    pub unsafe fn map_copy_read_only_in<T: MmapAsRawDesc>(
         &self,
         engine: &Engine,
         file: T,
     ) -> io::Result<Mmap> {
         // SAFETY: the caller vouches for it.
-        unsafe { self.map_copy_with(engine, file)?.make_read_only() }
+        unsafe { self.map_copy_in(engine, file)?.make_read_only() }
     }
 }
 
@@ -216,7 +216,7 @@ impl Engine {
     /// again.
     pub unsafe fn map(&self, file: &File) -> io::Result<Mmap> {
         // SAFETY: the caller vouches for it.
-        unsafe { MmapOptions::new().map_with(self, file) }
+        unsafe { MmapOptions::new().map_in(self, file) }
     }
 
     /// Maps a store of the caller. Its methods are called in the fault

@@ -80,7 +80,7 @@ impl MmapOptions {
         engine.inner.files.forget_writable(&looked.identity);
         // The descriptor that was looked at: `file` may answer another one the next time.
         // SAFETY: nobody can change it, as is seen below.
-        let map = unsafe { self.map_with(engine, &fd) };
+        let map = unsafe { self.map_in(engine, &fd) };
         let map = map.map_err(MapIfSafeError::map_failed_with)?;
         // A seal does not end the engine's writable maps from before it; after it there are no new ones.
         if map.file().is_some_and(|file| file.cache().is_writable()) {

@@ -37,7 +37,7 @@ fn fits(map: &Mmap) {
 #[test]
 fn a_map_is_as_long_as_the_file_that_its_window_was_made_of() {
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .build()
         .unwrap();
@@ -66,7 +66,7 @@ fn a_map_is_as_long_as_the_file_that_its_window_was_made_of() {
 #[test]
 fn a_file_that_was_made_longer_has_another_window() {
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .build()
         .unwrap();
@@ -91,12 +91,12 @@ fn a_file_that_was_made_longer_has_another_window() {
 fn maps_of_a_file_that_shrinks_and_grows_fit_their_windows() {
     const ROUNDS: usize = 3000;
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .build()
         .unwrap();
     let soft = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(16 << 20)
         .build_soft()
         .unwrap();

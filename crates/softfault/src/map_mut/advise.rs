@@ -14,7 +14,7 @@ impl MmapMut {
 
     /// Gives advice about accesses to a range, by whole pages.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
-        faults::get_in_front();
+        faults::reinstall_handler();
         let range = self.advised(offset, len)?;
         match self.served_by() {
             ServedBy::Nobody => Ok(()),

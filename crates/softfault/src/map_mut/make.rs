@@ -17,11 +17,11 @@ impl MmapOptions {
     /// Maps [`len`](Self::len) bytes of anonymous memory over the process's
     /// default engine. The offset means nothing here.
     pub fn map_anon(&self) -> io::Result<MmapMut> {
-        self.map_anon_with(Engine::process_default()?)
+        self.map_anon_in(Engine::process_default()?)
     }
 
     /// Maps [`len`](Self::len) bytes of anonymous memory over `engine`.
-    pub fn map_anon_with(&self, engine: &Engine) -> io::Result<MmapMut> {
+    pub fn map_anon_in(&self, engine: &Engine) -> io::Result<MmapMut> {
         let len = self.len.unwrap_or(0);
         if isize::try_from(len).is_err() {
             return Err(too_large());
@@ -59,10 +59,10 @@ impl MmapOptions {
     /// and the file does not change.
     ///
     /// # Safety
-    /// See [`map_copy_with`](Self::map_copy_with).
+    /// See [`map_copy_in`](Self::map_copy_in).
     pub unsafe fn map_copy<T: MmapAsRawDesc>(&self, file: T) -> io::Result<MmapMut> {
         // SAFETY: the caller vouches for it.
-        unsafe { self.map_copy_with(Engine::process_default()?, file) }
+        unsafe { self.map_copy_in(Engine::process_default()?, file) }
     }
 
     /// Maps a file privately over `engine`: the map is writable, and the file does not
@@ -74,7 +74,7 @@ impl MmapOptions {
     /// # Safety
     /// As for [`Engine::map`]: bytes that are not yet written can change when any process
     /// writes to the file.
-    pub unsafe fn map_copy_with<T: MmapAsRawDesc>(
+    pub unsafe fn map_copy_in<T: MmapAsRawDesc>(
         &self,
         engine: &Engine,
         file: T,
@@ -99,17 +99,17 @@ impl Engine {
     /// Maps `len` bytes of anonymous memory. Pages are zeros until they are written; a written page counts
     /// against the budget, and goes to swap if the engine has some. See [`MmapMut`].
     pub fn map_anon(&self, len: usize) -> io::Result<MmapMut> {
-        MmapOptions::new().len(len).map_anon_with(self)
+        MmapOptions::new().len(len).map_anon_in(self)
     }
 
     /// Maps a whole file privately: the map is writable, and the file does not change.
     /// See [`MmapMut`].
     ///
     /// # Safety
-    /// See [`MmapOptions::map_copy_with`].
+    /// See [`MmapOptions::map_copy_in`].
     pub unsafe fn map_copy(&self, file: &File) -> io::Result<MmapMut> {
         // SAFETY: the caller vouches for it.
-        unsafe { MmapOptions::new().map_copy_with(self, file) }
+        unsafe { MmapOptions::new().map_copy_in(self, file) }
     }
 }
 

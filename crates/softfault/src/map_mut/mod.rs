@@ -3,7 +3,7 @@
 mod advise;
 mod exec;
 mod flush;
-mod flushing;
+mod flush_future;
 mod hand_over;
 mod keep;
 mod make;
@@ -13,7 +13,7 @@ mod remap;
 mod shared;
 mod transfer;
 
-pub use flushing::Flushing;
+pub use flush_future::FlushFuture;
 
 use crate::fault_in::{Awaited, FaultInMany, KeptServed};
 use crate::file_map::FileMap;

@@ -14,7 +14,7 @@ const PIECE: usize = 64 << 10;
 impl MmapMut {
     /// A map of `len` bytes that begins with the bytes of a part of this map. The part starts at a page. The new map has
     /// zeros, or the file's bytes, and a copy of the part's pages in memory or in swap. No thread may write to the part meanwhile.
-    pub(crate) fn part_anew(&self, part: Range<usize>, len: usize) -> io::Result<Self> {
+    pub(crate) fn copy_part_to_new_map(&self, part: Range<usize>, len: usize) -> io::Result<Self> {
         let pages = whole_pages(&self.addresses(part)?);
         let MmapMutKind::Managed(private) = &self.kind else {
             return Err(io::ErrorKind::Unsupported.into());

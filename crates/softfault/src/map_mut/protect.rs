@@ -45,7 +45,7 @@ impl MmapMut {
     ///
     /// # Safety
     /// Nothing relies on the part's bytes, and none of its pages is kept.
-    pub(crate) unsafe fn renew_part(
+    pub(crate) unsafe fn zero_part(
         &self,
         part: Range<usize>,
         protection: Protection,

@@ -104,7 +104,7 @@ impl MmapMut {
             let mut options = MmapOptions::new();
             options.offset(offset).len(len);
             // SAFETY: the caller of the function that made the map vouches for the same.
-            unsafe { options.map_mut_with(&engine, file) }
+            unsafe { options.map_mut_in(&engine, file) }
         };
         let mapped = again(len);
         let (map, done) = match mapped {

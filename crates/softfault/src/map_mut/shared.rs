@@ -19,10 +19,10 @@ impl MmapOptions {
     /// Maps a file over the process's default engine: writes to the map go to the file.
     ///
     /// # Safety
-    /// See [`map_mut_with`](Self::map_mut_with).
+    /// See [`map_mut_in`](Self::map_mut_in).
     pub unsafe fn map_mut<T: MmapAsRawDesc>(&self, file: T) -> io::Result<MmapMut> {
         // SAFETY: the caller vouches for it.
-        unsafe { self.map_mut_with(Engine::process_default()?, file) }
+        unsafe { self.map_mut_in(Engine::process_default()?, file) }
     }
 
     /// Maps a file over `engine`, together with its other maps of the file: writes to the map go to the file.
@@ -39,7 +39,7 @@ impl MmapOptions {
     ///
     /// # Safety
     /// As for memmap2: the bytes change when any other process or thread writes to the file, or makes it shorter.
-    pub unsafe fn map_mut_with<T: MmapAsRawDesc>(
+    pub unsafe fn map_mut_in<T: MmapAsRawDesc>(
         &self,
         engine: &Engine,
         file: T,
@@ -126,13 +126,13 @@ impl MmapOptions {
 
 impl Engine {
     /// Maps a whole file: writes to the map go to the file. See
-    /// [`MmapOptions::map_mut_with`].
+    /// [`MmapOptions::map_mut_in`].
     ///
     /// # Safety
     /// See there.
     pub unsafe fn map_mut(&self, file: &File) -> io::Result<MmapMut> {
         // SAFETY: the caller vouches for it.
-        unsafe { MmapOptions::new().map_mut_with(self, file) }
+        unsafe { MmapOptions::new().map_mut_in(self, file) }
     }
 }
 
@@ -141,7 +141,7 @@ impl MmapMut {
     /// the file.
     ///
     /// # Safety
-    /// See [`MmapOptions::map_mut_with`].
+    /// See [`MmapOptions::map_mut_in`].
     pub unsafe fn map_mut<T: MmapAsRawDesc>(file: T) -> io::Result<Self> {
         // SAFETY: the caller vouches for it.
         unsafe { MmapOptions::new().map_mut(file) }

@@ -193,18 +193,18 @@ impl MmapRaw {
     /// A map of `len` bytes that begins with the bytes of a part of this map. The part starts at a page, and this map is a
     /// private map over the engine. The new map is writable. No thread may write to the part meanwhile.
     #[doc(hidden)]
-    pub fn part_anew(&self, part: Range<usize>, len: usize) -> io::Result<Self> {
+    pub fn copy_part_to_new_map(&self, part: Range<usize>, len: usize) -> io::Result<Self> {
         match &self.0 {
             Raw::Read(_) => Err(io::ErrorKind::Unsupported.into()),
-            Raw::Write(map) => map.part_anew(part, len).map(Self::from),
+            Raw::Write(map) => map.copy_part_to_new_map(part, len).map(Self::from),
         }
     }
 
     /// True if the map is private memory of the engine, and its untouched pages are zeros.
     #[doc(hidden)]
-    pub fn begins_as_zeros(&self) -> bool {
+    pub fn is_zero_filled(&self) -> bool {
         let private = either!(&self.0, map => map.private());
-        private.is_some_and(|private| private.begins_as_zeros())
+        private.is_some_and(|private| private.is_zero_filled())
     }
 
     /// Makes the pages of a part zeros again, whether [`unmap_part`](Self::unmap_part) has unmapped them or not. For memory
@@ -213,11 +213,11 @@ impl MmapRaw {
     /// # Safety
     /// Nothing relies on the part's bytes, and none of its pages is kept.
     #[doc(hidden)]
-    pub unsafe fn renew_part(&self, part: Range<usize>, writable: bool) -> io::Result<()> {
+    pub unsafe fn zero_part(&self, part: Range<usize>, writable: bool) -> io::Result<()> {
         match &self.0 {
             Raw::Read(_) => Err(FaultError::ReadOnly.into()),
             // SAFETY: the caller vouches for it.
-            Raw::Write(map) => unsafe { map.renew_part(part, protection(writable)) },
+            Raw::Write(map) => unsafe { map.zero_part(part, protection(writable)) },
         }
     }
 

@@ -37,7 +37,7 @@ enum Raw {
 
 impl MmapOptions {
     /// Maps a file over the process's default engine, for writes through pointers. See
-    /// [`map_mut_with`](Self::map_mut_with).
+    /// [`map_mut_in`](Self::map_mut_in).
     pub fn map_raw<T: MmapAsRawDesc>(&self, file: T) -> io::Result<MmapRaw> {
         // SAFETY: code that makes a reference from the map's pointer vouches for the bytes.
         let map = unsafe { self.map_mut(file) }?;

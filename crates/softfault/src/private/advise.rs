@@ -23,7 +23,7 @@ impl Private {
         if write || advice == Advice::PopulateRead {
             return Ok(self.populate(managed, pages, write)?);
         }
-        let masked = self.reached.masked();
+        let masked = self.access_path.masked();
         let space = &managed.space;
         let advised = match advice {
             Advice::Normal | Advice::Random | Advice::Sequential => {
@@ -51,7 +51,7 @@ impl Private {
         if pages.is_empty() {
             return Ok(());
         }
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         let advised = match advice {
             UncheckedAdvice::DontNeed => managed.space.dont_need(pages),
             UncheckedAdvice::Free => managed.space.free(pages),

@@ -34,7 +34,7 @@ impl Private {
         managed: &Managed,
         part: &Range<usize>,
     ) -> io::Result<()> {
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         let process = process()?;
         // Before its bytes go.
         process.mmu().can_cut(part).map_err(error::mmu)?;
@@ -57,7 +57,7 @@ impl Private {
     ) -> Result<(), (usize, io::Error)> {
         let failed = |error: io::Error| (part.start, error);
         let process = process().map_err(failed)?;
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         let space = &managed.space;
         let done = match &self.file {
             None => {
@@ -81,7 +81,7 @@ impl Private {
             }
         };
         done.map_err(|(at, why)| {
-            self.let_go_of_the_rest(managed, at..part.end);
+            self.release_remaining(managed, at..part.end);
             (at, io_error(why))
         })
     }
@@ -105,9 +105,9 @@ impl Private {
 
     /// The kernel's own mapping, elsewhere, of the file's bytes of a part.
     fn aside(&self, file: &FileStore, part: &Range<usize>) -> io::Result<Replacement> {
-        let origin = self.anon.origin().ok_or(io::ErrorKind::Unsupported)?;
+        let private_file = self.anon.private_file().ok_or(io::ErrorKind::Unsupported)?;
         let table = file.in_table().ok_or(io::ErrorKind::Unsupported)?;
-        let offset = origin.offset + (part.start - self.anon.addresses().start) as u64;
+        let offset = private_file.offset + (part.start - self.anon.addresses().start) as u64;
         let args = [
             0,
             part.len(),

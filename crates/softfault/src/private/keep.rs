@@ -69,7 +69,7 @@ impl Private {
             return self.keep_as(managed, addresses, write);
         }
         let parts = {
-            let _masked = self.reached.masked();
+            let _masked = self.access_path.masked();
             self.protections(managed, &addresses)
         };
         for (part, protection) in parts {
@@ -87,7 +87,7 @@ impl Private {
         write: bool,
     ) -> Result<(), FaultError> {
         let space = &managed.space;
-        self.reached.each_attempt(addresses, |rest, interrupt| {
+        self.access_path.each_attempt(addresses, |rest, interrupt| {
             fault::lock(space, rest, write, interrupt)
         })
     }
@@ -97,7 +97,7 @@ impl Private {
         if addresses.is_empty() {
             return;
         }
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         let numbers = self.numbers(&addresses);
         let mut held = self.held();
         let place = held.iter().position(|other| *other == numbers);
@@ -107,17 +107,17 @@ impl Private {
             None if ProcessGeneration::is_child() => return,
             None => unreachable!("pages that are not held are let go"),
         }
-        self.let_go_unheld(managed, &held, numbers);
+        self.release_unheld(managed, &held, numbers);
     }
 
     /// Lets pages go that were to be handed over, and were not: those that nobody holds. Signals are masked.
-    pub(super) fn let_go_of_the_rest(&self, managed: &Managed, addresses: Range<usize>) {
+    pub(super) fn release_remaining(&self, managed: &Managed, addresses: Range<usize>) {
         let held = self.held();
-        self.let_go_unheld(managed, &held, self.numbers(&addresses));
+        self.release_unheld(managed, &held, self.numbers(&addresses));
     }
 
     /// Lets those of some pages go that nobody holds. The list is locked meanwhile: a later hold of one of them comes after.
-    fn let_go_unheld(&self, managed: &Managed, held: &[Range<usize>], numbers: Range<usize>) {
+    fn release_unheld(&self, managed: &Managed, held: &[Range<usize>], numbers: Range<usize>) {
         let mut parts = vec![numbers];
         for other in held.iter() {
             let without = |part: Range<usize>| {

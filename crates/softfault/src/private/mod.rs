@@ -23,13 +23,13 @@ mod remap;
 mod renew;
 mod reserved;
 
+use crate::access_path::AccessPath;
 use crate::error;
 use crate::files::Files;
 use crate::fork::Memory;
 use crate::generation::PerProcess;
 use crate::managed::Managed;
 use crate::process;
-use crate::reached::AccessPath;
 use crate::signal::Masked;
 use crate::store::FileStore;
 use core::ops::Range;
@@ -37,7 +37,7 @@ use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::anon::Origin;
+use softfault_engine::anon::PrivateFile;
 use softfault_engine::cache::OnTruncate;
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use std::io;
@@ -54,7 +54,7 @@ pub(crate) struct FilePart {
 /// A private map.
 pub(crate) struct Private {
     anon: Memory,
-    reached: AccessPath,
+    access_path: AccessPath,
     /// Bytes of the window before the first of the map: a file's offset in its page.
     skip: usize,
     len: usize,
@@ -87,11 +87,11 @@ impl Private {
         len: usize,
         part: Option<FilePart>,
     ) -> io::Result<Self> {
-        let reached = match masked {
+        let access_path = match masked {
             Some(_) => AccessPath::ByLoads,
             None => AccessPath::ByCalls,
         };
-        if let (AccessPath::ByLoads, Some(process)) = (reached, process::get()) {
+        if let (AccessPath::ByLoads, Some(process)) = (access_path, process::get()) {
             process.mmu().prepare_pins();
         }
         let skip = part
@@ -103,15 +103,15 @@ impl Private {
             let Some(part) = part.clone() else {
                 return Anonymous::new(node, bytes);
             };
-            let origin = Origin {
+            let private_file = PrivateFile {
                 store: part.store,
                 offset: part.offset - skip as u64,
             };
-            Anonymous::of_file(node, bytes, origin, part.on_truncate)
+            Anonymous::of_file(node, bytes, private_file, part.on_truncate)
         })?;
         let mut map = Self {
             anon: Memory::new(anon),
-            reached,
+            access_path,
             skip,
             len,
             protection: Protection::ReadWrite,
@@ -120,7 +120,7 @@ impl Private {
             kept: PerProcess::default(),
         };
         map.enter(managed, map.window())?;
-        map.lend(masked);
+        map.allow_inherit(masked);
         Ok(map)
     }
 
@@ -146,9 +146,9 @@ impl Private {
     }
 
     /// Children inherit it from now on, if it is memory of the process's.
-    fn lend(&mut self, masked: Option<&Masked>) {
+    fn allow_inherit(&mut self, masked: Option<&Masked>) {
         if let Some(masked) = masked {
-            self.anon.lend(masked);
+            self.anon.allow_inherit(masked);
         }
     }
 
@@ -185,7 +185,7 @@ impl Private {
 
     /// Takes it away; nobody has a reference to the bytes any more.
     pub(crate) fn unmap(self, managed: &Managed) {
-        let masked = self.reached.masked();
+        let masked = self.access_path.masked();
         let window = self.window();
         let anon = self.anon.into_inner(masked.as_ref());
         managed.unmap_window(window);

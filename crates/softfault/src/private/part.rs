@@ -7,17 +7,17 @@ use softfault_engine::PAGE_SIZE;
 impl Private {
     /// The file from a page on, if it begins as one.
     pub(crate) fn file_from(&self, page: usize) -> Option<FilePart> {
-        let origin = self.anon.origin()?;
+        let private_file = self.anon.private_file()?;
         Some(FilePart {
             store: self.file.clone()?,
-            offset: origin.offset + (page - self.anon.addresses().start) as u64,
+            offset: private_file.offset + (page - self.anon.addresses().start) as u64,
             on_truncate: self.anon.on_truncate(),
         })
     }
 
     /// Of some pages those that may differ from untouched ones, in order: resident, or in swap. Exact while nobody writes to them.
     pub(crate) fn touched(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
-        let is_zeros = self.begins_as_zeros();
+        let is_zeros = self.is_zero_filled();
         let is_touched = |page: usize| {
             let state = self.anon.page_state(page);
             !(state.is_absent() || is_zeros && state.is_zero())

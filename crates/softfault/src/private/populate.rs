@@ -15,7 +15,7 @@ impl Private {
         write: bool,
     ) -> Result<(), FaultError> {
         let space = &managed.space;
-        self.reached.each_attempt(addresses, |rest, interrupt| {
+        self.access_path.each_attempt(addresses, |rest, interrupt| {
             fault::populate(space, rest, write, interrupt)
         })
     }

@@ -14,7 +14,7 @@ impl Private {
     /// space's protection, a touch of a present page by the window's.
     pub(crate) fn protect(&mut self, managed: &Managed, protection: Protection) -> io::Result<()> {
         {
-            let _masked = self.reached.masked();
+            let _masked = self.access_path.masked();
             self.anon.restrict(protection).map_err(refused)?;
             let changed = managed.space.mprotect(self.window(), protection);
             if changed.is_err() {
@@ -38,7 +38,7 @@ impl Private {
         protection: Protection,
     ) -> io::Result<()> {
         self.parts_differ.store(true, Relaxed);
-        let masked = self.reached.masked();
+        let masked = self.access_path.masked();
         let changed = match self.anon.restrict_part(pages, protection) {
             Ok(()) => {
                 let changed = managed.space.mprotect(pages.clone(), protection);

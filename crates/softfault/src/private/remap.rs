@@ -32,7 +32,7 @@ impl Private {
         let (old, room) = (self.window(), self.anon.addresses());
         let end = room.start + pages_for(bytes);
         {
-            let masked = self.reached.masked();
+            let masked = self.access_path.masked();
             if end < old.end {
                 let unmapped = managed.space.munmap(end..old.end, |_, _| {});
                 unmapped.map_err(error::mm)?;
@@ -87,7 +87,7 @@ impl Private {
             });
         }
         let old = core::mem::replace(&mut self.anon, Memory::new(longer));
-        self.lend(masked);
+        self.allow_inherit(masked);
         give_up(old.into_inner(masked));
         match read_only {
             true => restrict(&self.anon),

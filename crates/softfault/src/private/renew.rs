@@ -11,7 +11,7 @@ use std::io;
 
 impl Private {
     /// True if its untouched pages are zeros.
-    pub(crate) fn begins_as_zeros(&self) -> bool {
+    pub(crate) fn is_zero_filled(&self) -> bool {
         self.file.is_none()
     }
 
@@ -26,11 +26,11 @@ impl Private {
         pages: &Range<usize>,
         protection: Protection,
     ) -> io::Result<()> {
-        if !self.begins_as_zeros() {
+        if !self.is_zero_filled() {
             return Err(io::ErrorKind::Unsupported.into());
         }
         self.parts_differ.store(true, Relaxed);
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         let mapped = self.protections(managed, pages);
         for (part, _) in &mapped {
             managed

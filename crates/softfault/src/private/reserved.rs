@@ -4,12 +4,12 @@
 //! `hand_over`'s calls give parts away again.
 
 use super::{KeptPages, Private};
+use crate::access_path::AccessPath;
 use crate::files::Files;
 use crate::fork::Memory;
 use crate::generation::PerProcess;
 use crate::managed::Managed;
 use crate::process;
-use crate::reached::AccessPath;
 use crate::signal::Masked;
 use crate::uffd::{GivenTo, nothing_at};
 use crate::{FaultError, error};
@@ -36,7 +36,7 @@ impl Private {
         })?;
         let mut map = Self {
             anon: Memory::new(anon),
-            reached: AccessPath::ByLoads,
+            access_path: AccessPath::ByLoads,
             skip: 0,
             len: range.len(),
             protection: Protection::ReadWrite,
@@ -44,7 +44,7 @@ impl Private {
             file: None,
             kept: PerProcess::<KeptPages>::default(),
         };
-        map.lend(Some(masked));
+        map.allow_inherit(Some(masked));
         Ok(map)
     }
 
@@ -60,7 +60,7 @@ impl Private {
     ) -> io::Result<()> {
         let process = process::get().ok_or(FaultError::Forked)?;
         let mmu = process.mmu();
-        let _masked = self.reached.masked();
+        let _masked = self.access_path.masked();
         let window = self.anon.reservation();
         // SAFETY: the caller's promise.
         unsafe { mmu.take_back(window, part) }.map_err(error::mmu)?;

@@ -27,7 +27,7 @@ impl SoftFork {
     pub(super) fn new(engine: &SoftEngine) -> io::Result<Self> {
         let inner = &engine.inner;
         let space = AddressSpace::with_lock(
-            inner.machine.clone(),
+            inner.slabs.clone(),
             crate::process::monotonic(),
             inner.options.policies_ref().locks,
         );

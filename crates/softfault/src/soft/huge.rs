@@ -95,10 +95,10 @@ impl SoftHugeFile {
     }
 
     /// Returns a range to the pool, by whole huge pages, for all maps: it reads as zeros again.
-    pub fn punch(&self, range: Range<usize>) -> io::Result<()> {
+    pub fn punch_hole(&self, range: Range<usize>) -> io::Result<()> {
         self.engine.check()?;
         let range = range.start.div_ceil(HUGE) as u64..(range.end / HUGE) as u64;
-        self.file.punch(range).map_err(refused)
+        self.file.punch_hole(range).map_err(refused)
     }
 
     /// Cuts the memory off after `bytes` bytes, rounded up to huge pages: touches past that fail. The memory

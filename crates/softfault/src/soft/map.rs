@@ -1,13 +1,13 @@
 //! Files.
 
 use super::{SoftEngine, SoftPinned};
+use crate::access_path::AccessPath;
 use crate::advice::Advice;
 use crate::error::FaultError;
 use crate::file_map::FileMap;
 use crate::files::{Look, OpenedWindow};
 use crate::generation::ProcessGeneration;
 use crate::range::{clip, offsets, within};
-use crate::reached::AccessPath;
 use core::mem::ManuallyDrop;
 use core::ops::{Range, RangeBounds};
 use softfault_engine::cache::Residency;

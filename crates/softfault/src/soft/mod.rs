@@ -38,18 +38,18 @@ pub use huge::{SoftHugeFile, SoftHugeMap};
 pub use map::SoftMap;
 pub use pinned::SoftPinned;
 
+use crate::access_path::AccessPath;
 use crate::engine::Builder;
 use crate::files::Files;
 use crate::generation::ProcessGeneration;
 use crate::managed::Managed;
 use crate::many::Many;
-use crate::reached::AccessPath;
 use crate::{FaultError, Stats, error, process};
 use core::ops::Range;
 use softfault_engine::cache::NodeError;
 use softfault_engine::fault::{NeverInterrupted, Stop, Stopped, read_at, write_at};
 use softfault_engine::huge::HugePool;
-use softfault_engine::mm::{AddressSpace, Machine};
+use softfault_engine::mm::{AddressSpace, VmaSlabs};
 use softfault_engine::mmu::{Core, SoftMmu};
 use std::fs::File;
 use std::io;
@@ -76,7 +76,7 @@ struct SoftInner {
     /// The pool of huge pages, if the engine has one.
     huge: Option<Arc<HugePool>>,
     /// Where VMAs come from, for forks.
-    machine: Arc<Machine>,
+    slabs: Arc<VmaSlabs>,
     options: Builder,
     spare: cores::SpareCore,
     /// Forks made so far. Locked while one is made, and while a map is made or changes its place.
@@ -100,10 +100,10 @@ impl Builder {
         let mmu = Arc::new(self.soft_page_tables()?);
         let huge = huge::pool(&mmu, self.huge_bytes(), self.policies_ref().huge)?;
         let spare = cores::SpareCore::new(&mmu).ok_or_else(no_memory)?;
-        let machine = Machine::new(MAPPINGS);
+        let slabs = VmaSlabs::new(MAPPINGS);
         let clock = process::monotonic();
         let locks = self.policies_ref().locks;
-        let space = AddressSpace::with_lock(machine.clone(), clock.clone(), locks);
+        let space = AddressSpace::with_lock(slabs.clone(), clock.clone(), locks);
         let space = Arc::new(space.map_err(|_| no_memory())?);
         let managed = self.over(mmu.clone(), space, clock)?;
         Ok(SoftEngine {
@@ -112,7 +112,7 @@ impl Builder {
                 managed,
                 mmu,
                 huge,
-                machine,
+                slabs,
                 options: self,
                 spare,
                 forks: Mutex::new(0),

@@ -196,7 +196,7 @@ impl Descriptor {
             way: FileReadPath::always(ReadPath::Past),
             lent: AtomicI32::new(NONE),
         };
-        (made.opened, made.alignment) = match told.or_else(|| made.told(first)) {
+        (made.opened, made.alignment) = match told.or_else(|| made.first_statx(first)) {
             Some(told) => told,
             // Not there, or denied.
             None => {
@@ -211,7 +211,7 @@ impl Descriptor {
     }
 
     /// Its stat while it is being made.
-    fn told(&self, first: RawFd) -> Option<(libc::stat, Option<Alignment>)> {
+    fn first_statx(&self, first: RawFd) -> Option<(libc::stat, Option<Alignment>)> {
         let mut told = Statx::new();
         // SAFETY: an empty path means the descriptor; fills the structure.
         unsafe { self.by_any(first, libc::SYS_statx, told.args()) }.ok()?;
@@ -438,7 +438,7 @@ impl Descriptor {
     pub(crate) fn before_fork(&self) {
         // Another thread may have taken one meanwhile, in another table.
         for _ in 0..4 {
-            if self.lend() {
+            if self.allow_inherit() {
                 break;
             }
             self.forget(Number(self.number.load(Ordering::Acquire)));
@@ -447,7 +447,7 @@ impl Descriptor {
     }
 
     /// The same if there is a number already; false if not.
-    pub(super) fn lend(&self) -> bool {
+    pub(super) fn allow_inherit(&self) -> bool {
         let known = self.known().filter(|&fd| self.is(fd));
         let here = known.or_else(|| self.lent());
         self.lent.store(here.unwrap_or(NONE), Ordering::Relaxed);

@@ -37,7 +37,7 @@ pub struct FileStore {
     /// Immutable. A block device.
     pub(super) device: bool,
     /// Immutable. Its times do not tell of all changes.
-    hides_stores: bool,
+    mtime_ignores_stores: bool,
     /// Immutable. Byte before which the file is known to have no holes.
     dense: u64,
     /// Protected by its own sequence.
@@ -117,9 +117,9 @@ impl FileStore {
         } = opened;
         file.way = way;
         // Those in memory have no device.
-        let hides_stores = libc::major(file.opened().st_dev) == 0 && file.is_in_memory();
+        let mtime_ignores_stores = libc::major(file.opened().st_dev) == 0 && file.is_in_memory();
         let mut store = Self {
-            hides_stores,
+            mtime_ignores_stores,
             file: Box::new(file),
             holes,
             mode,
@@ -140,8 +140,8 @@ impl FileStore {
     }
 
     /// The process is about to fork: true if its child inherits a descriptor of the file as it is.
-    pub(crate) fn lend(&self) -> bool {
-        self.file.lend()
+    pub(crate) fn allow_inherit(&self) -> bool {
+        self.file.allow_inherit()
     }
 
     /// In a child: that descriptor.
@@ -210,8 +210,8 @@ impl FileStore {
 
     /// True if stores of others to a shared mapping do not show in the file's times: of a file system in memory, which writes
     /// nothing back.
-    pub(crate) fn hides_stores(&self) -> bool {
-        self.hides_stores
+    pub(crate) fn mtime_ignores_stores(&self) -> bool {
+        self.mtime_ignores_stores
     }
 
     /// True if it has a name in some directory. Unsure: true.

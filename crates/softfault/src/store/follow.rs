@@ -12,7 +12,7 @@ use crate::machine;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::cache::node::LEAST_BYTES;
+use softfault_engine::cache::node::MIN_BYTES;
 use softfault_engine::cache::{Node, NodeError};
 use std::sync::{Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ const STEP: u64 = 16 << 20;
 const PAUSE_MS: u64 = 100;
 
 #[derive(Debug)]
-pub(super) struct Follows {
+pub(super) struct LimitFollower {
     /// Pages of the first budget; `None` if the program said one. Held while the budget changes.
     first: Mutex<Option<u64>>,
     /// Immutable. False: the program said one from the beginning.
@@ -31,7 +31,7 @@ pub(super) struct Follows {
     looked_ms: AtomicU64,
 }
 
-impl Follows {
+impl LimitFollower {
     pub(super) fn new(first: Option<u64>) -> Self {
         Self {
             ever: first.is_some(),
@@ -59,13 +59,13 @@ impl Follows {
 impl ReadPolicy {
     /// True if the budget may follow.
     pub(crate) fn may_follow(&self) -> bool {
-        self.follows.ever
+        self.follower.ever
     }
 
     /// Sets the budget as the program says: it follows nobody from then on.
     pub(crate) fn set_memory(&self, node: &Node, bytes: usize) -> Result<(), NodeError> {
         let mut first = self
-            .follows
+            .follower
             .first
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +77,7 @@ impl ReadPolicy {
     /// Sets the budget as the limits are now. Where it cannot be kept, it stays.
     pub(crate) fn follow(&self, node: &Node) {
         let first = self
-            .follows
+            .follower
             .first
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ impl ReadPolicy {
         let limit = room.limit().unwrap_or(u64::MAX);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let due = machine::default_budget(limit.min(machine::memory_bytes()));
-        let due = due.max(LEAST_BYTES).min(first as usize * PAGE_SIZE);
+        let due = due.max(MIN_BYTES).min(first as usize * PAGE_SIZE);
         if due / PAGE_SIZE != node.budget.limit() as usize {
             let _ = node.set_memory(due);
         }

@@ -78,7 +78,7 @@ impl KernelReads {
         };
         Counts {
             waits: usage.ru_majflt,
-            read: usage.ru_inblock * 512 - ReadPolicy::bytes_brought() as i64,
+            read: usage.ru_inblock * 512 - ReadPolicy::device_bytes() as i64,
             mapped: shared.unwrap_or(0),
         }
     }

@@ -29,16 +29,16 @@ impl core::fmt::Debug for Length {
 impl Length {
     /// Waits until nobody changes it. The caller may hold batches and folios: who changes it waits for neither.
     pub(super) fn keep(&self) -> KeptLength<'_> {
-        if let Some(turn) = self.0.read_or_queue() {
-            turn.wait();
+        if let Some(waiter) = self.0.read_or_queue() {
+            waiter.wait();
         }
         KeptLength(self)
     }
 
     /// Waits until nobody writes.
     pub(super) fn stop(&self) -> StoppedWrites<'_> {
-        if let Some(turn) = self.0.write_or_queue() {
-            turn.wait();
+        if let Some(waiter) = self.0.write_or_queue() {
+            waiter.wait();
         }
         StoppedWrites(self)
     }

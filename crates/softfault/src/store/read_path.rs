@@ -83,7 +83,7 @@ pub(super) struct FileReadPath {
     /// Immutable. Where reads are counted, and whether there is room.
     policy: Option<Arc<ReadPolicy>>,
     /// Immutable. The ways that it may change to; `None`: it stays.
-    turns: Option<Turns>,
+    auto: Option<AutoReadState>,
     /// Relaxed, as the next three: they are only counts.
     reads: AtomicU64,
     bytes: AtomicU64,
@@ -93,13 +93,13 @@ pub(super) struct FileReadPath {
 
 /// Of a file whose way may change.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct AutoReadState {
     /// Immutable. Bytes that the file takes in the page cache.
     size: u64,
     /// Immutable. Where it goes if it must not stay in the page cache: Past, or Drop.
     past: ReadPath,
     /// Somebody is changing it.
-    turning: AtomicBool,
+    switching: AtomicBool,
     /// Reads ahead through the page cache that are not over. The kernel has begun them there: read past it, they
     /// would be read twice.
     ahead: AtomicU32,
@@ -113,7 +113,7 @@ pub(super) struct Turns {
     reached: AtomicU8,
 }
 
-/// How far a file has been read through the page cache, as [`Turns`] has it.
+/// How far a file has been read through the page cache, as [`AutoReadState`] has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CacheProgress {
     /// As much as a quarter of it: it may be there.
@@ -122,12 +122,12 @@ pub(crate) enum CacheProgress {
     InOrder = 2,
 }
 
-impl Turns {
+impl AutoReadState {
     pub(super) fn new(size: u64, past: ReadPath) -> Self {
         Self {
             size,
             past,
-            turning: AtomicBool::new(false),
+            switching: AtomicBool::new(false),
             ahead: AtomicU32::new(0),
             drains: AtomicBool::new(false),
             again: AtomicU64::new(AGAIN_BYTES),
@@ -137,20 +137,20 @@ impl Turns {
     }
 }
 
-impl Turns {
-    /// Counts bytes that were read through the page cache, and says so once in a quarter of the file.
-    fn went(&self, bytes: u64, policy: &ReadPolicy) {
+impl AutoReadState {
+    /// Counts bytes that were read through the page cache, and notifies once in a quarter of the file.
+    fn count_cached_read(&self, bytes: u64, policy: &ReadPolicy) {
         let through = self.through.fetch_add(bytes, Relaxed) + bytes;
         if through >= self.size / 4 {
             self.through.store(0, Relaxed);
-            self.say(CacheProgress::Far, policy);
+            self.notify_progress(CacheProgress::Far, policy);
         }
     }
 
     /// Apart, for the handler's stack is small.
     #[cold]
     #[inline(never)]
-    fn say(&self, reached: CacheProgress, policy: &ReadPolicy) {
+    fn notify_progress(&self, reached: CacheProgress, policy: &ReadPolicy) {
         let bit = reached as u8;
         if self.reached.fetch_or(bit, Relaxed) & bit == 0 {
             policy.bell.ring();
@@ -185,8 +185,8 @@ impl FileReadPath {
             _ if opened.file.can_take() => ReadPath::Take,
             _ => past,
         };
-        let turns = Some(Turns::new(size, past));
-        Self::new(how, counted, turns)
+        let auto = Some(AutoReadState::new(size, past));
+        Self::new(how, counted, auto)
     }
 
     /// Of a file that is read so, and nobody's to count.
@@ -197,12 +197,12 @@ impl FileReadPath {
     pub(super) fn new(
         how: ReadPath,
         policy: Option<Arc<ReadPolicy>>,
-        turns: Option<Turns>,
+        auto: Option<AutoReadState>,
     ) -> Self {
         Self {
             how: AtomicU8::new(how as u8),
             policy,
-            turns,
+            auto,
             reads: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             there: AtomicU64::new(0),
@@ -218,12 +218,12 @@ impl FileReadPath {
         let policy = self.policy.as_ref()?;
         policy.count(how.is_cached(), bytes);
         if !(was_there && how.is_cached()) {
-            policy.count_brought(bytes);
+            policy.count_device_bytes(bytes);
         }
-        let (turns, room) = (self.turns.as_ref()?, policy.room()?);
+        let (auto, room) = (self.auto.as_ref()?, policy.room()?);
         let added = bytes as u64;
         if how.is_cached() {
-            turns.went(added, policy);
+            auto.count_cached_read(added, policy);
         }
         match how {
             ReadPath::Keep => (!was_there && !room.brought(added)).then_some(ReadPath::Take),
@@ -236,19 +236,19 @@ impl FileReadPath {
                     return None;
                 }
                 self.begin();
-                if room.fits(turns.size) {
-                    turns.again.store(AGAIN_BYTES, Relaxed);
+                if room.fits(auto.size) {
+                    auto.again.store(AGAIN_BYTES, Relaxed);
                     return Some(ReadPath::Keep);
                 }
-                (there * WORTH < bytes).then_some(turns.past)
+                (there * WORTH < bytes).then_some(auto.past)
             }
             ReadPath::Past | ReadPath::Drop => {
                 let all = self.bytes.fetch_add(added, Relaxed) + added;
-                let again = turns.again.load(Relaxed);
+                let again = auto.again.load(Relaxed);
                 if all < again {
                     return None;
                 }
-                turns.again.store((again * 2).min(AGAIN_MOST), Relaxed);
+                auto.again.store((again * 2).min(AGAIN_MOST), Relaxed);
                 Some(ReadPath::Take)
             }
         }
@@ -256,14 +256,14 @@ impl FileReadPath {
 
     /// It is read in order.
     pub(super) fn in_order(&self) {
-        if let (Some(turns), Some(policy)) = (&self.turns, &self.policy) {
-            turns.say(CacheProgress::InOrder, policy);
+        if let (Some(auto), Some(policy)) = (&self.auto, &self.policy) {
+            auto.notify_progress(CacheProgress::InOrder, policy);
         }
     }
 
     /// The state that it has reached since the last time: the greater one.
     pub(super) fn take_reached(&self) -> Option<CacheProgress> {
-        let reached = self.turns.as_ref()?.reached.swap(0, Relaxed);
+        let reached = self.auto.as_ref()?.reached.swap(0, Relaxed);
         match reached & CacheProgress::InOrder as u8 != 0 && self.how() == ReadPath::Keep {
             true => Some(CacheProgress::InOrder),
             false => (reached != 0).then_some(CacheProgress::Far),
@@ -287,13 +287,13 @@ impl Descriptor {
     /// Bytes were read in this way; `was_there`: the page cache had them.
     pub(super) fn was_read(&self, how: ReadPath, bytes: usize, was_there: bool) {
         if let Some(next) = self.way.after(how, bytes, was_there) {
-            self.turn(next);
+            self.switch_to(next);
         }
     }
 
     /// True if pages read may stay in the page cache because there is room for them.
     pub(super) fn fits(&self) -> bool {
-        self.way.turns.is_some()
+        self.way.auto.is_some()
     }
 
     /// True if there is room in the page cache for so many bytes more.
@@ -304,69 +304,69 @@ impl Descriptor {
 
     /// The kernel was told to bring so many bytes into the page cache.
     pub(super) fn was_brought(&self, bytes: usize) {
-        let (Some(turns), Some(policy)) = (&self.way.turns, &self.way.policy) else {
+        let (Some(auto), Some(policy)) = (&self.way.auto, &self.way.policy) else {
             return;
         };
-        policy.count_brought(bytes);
-        turns.went(bytes as u64, policy);
+        policy.count_device_bytes(bytes);
+        auto.count_cached_read(bytes as u64, policy);
         if policy
             .room()
             .is_some_and(|room| !room.brought(bytes as u64))
         {
-            self.turn(ReadPath::Take);
+            self.switch_to(ReadPath::Take);
         }
     }
 
     /// So many reads ahead are about to begin in this way. False: none may, for a moment.
     pub(super) fn begin_ahead(&self, how: ReadPath, reads: usize) -> bool {
-        let Some(turns) = &self.way.turns else {
+        let Some(auto) = &self.way.auto else {
             return true;
         };
         if how.is_cached() {
-            if turns.drains.load(Relaxed) {
+            if auto.drains.load(Relaxed) {
                 // Where none was left that could end it.
-                self.drained();
+                self.switch_if_drained();
                 return false;
             }
-            turns.ahead.fetch_add(reads as u32, Relaxed);
+            auto.ahead.fetch_add(reads as u32, Relaxed);
         }
         true
     }
 
     /// So many are over, or were not begun.
     pub(super) fn end_ahead(&self, how: ReadPath, reads: usize) {
-        let Some(turns) = &self.way.turns else { return };
+        let Some(auto) = &self.way.auto else { return };
         if how.is_cached() && reads > 0 {
-            turns.ahead.fetch_sub(reads as u32, Relaxed);
-            self.drained();
+            auto.ahead.fetch_sub(reads as u32, Relaxed);
+            self.switch_if_drained();
         }
     }
 
-    fn drained(&self) {
-        if let Some(turns) = &self.way.turns
-            && turns.drains.load(Relaxed)
-            && turns.ahead.load(Relaxed) == 0
+    fn switch_if_drained(&self) {
+        if let Some(auto) = &self.way.auto
+            && auto.drains.load(Relaxed)
+            && auto.ahead.load(Relaxed) == 0
         {
-            self.turn(turns.past);
+            self.switch_to(auto.past);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn turn(&self, to: ReadPath) {
-        let Some(turns) = &self.way.turns else { return };
+    fn switch_to(&self, to: ReadPath) {
+        let Some(auto) = &self.way.auto else { return };
         // Acquire pairs with the Release below.
-        if turns.turning.swap(true, Acquire) {
+        if auto.switching.swap(true, Acquire) {
             return;
         }
-        let drains = to == ReadPath::Past && turns.ahead.load(Relaxed) > 0;
-        turns.drains.store(drains, Relaxed);
+        let drains = to == ReadPath::Past && auto.ahead.load(Relaxed) > 0;
+        auto.drains.store(drains, Relaxed);
         if drains {
-            turns.turning.store(false, Release);
+            auto.switching.store(false, Release);
             return;
         }
         let to = match to == ReadPath::Take && !self.can_take() {
-            true => turns.past,
+            true => auto.past,
             false => to,
         };
         let now = self.way.how();
@@ -382,7 +382,7 @@ impl Descriptor {
         if is_set {
             self.way.how.store(to as u8, Release);
         }
-        turns.turning.store(false, Release);
+        auto.switching.store(false, Release);
     }
 
     /// Sets the flags of the open file, which is ours alone.
@@ -417,34 +417,34 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
 
-    /// A file whose way turns as `Auto` has it, and the room that it is told of.
-    struct Turning {
+    /// A file that is read as `Auto` has it, and the room that it is told of.
+    struct AutoReadFile {
         file: Descriptor,
         policy: Arc<ReadPolicy>,
     }
 
     const SIZE: u64 = 64 << 20;
 
-    impl Turning {
+    impl AutoReadFile {
         /// `None` where there is no table, or no direct reads.
         fn new(how: ReadPath) -> Option<Self> {
             let program = std::env::current_exe().expect("a path");
             let file = File::open(program).expect("opened");
             let policy = Arc::new(ReadPolicy::new(Reads::Auto, &Budget::new(1), false));
-            policy.room()?.say(0);
+            policy.room()?.set_left(0);
             let mut opened = open(file.as_fd(), Wanted::Either).expect("opened");
             if opened.mode != Mode::Direct || !opened.file.can_take() {
                 println!("not on such a file system");
                 return None;
             }
-            let turns = Some(Turns::new(SIZE, ReadPath::Past));
-            opened.file.way = FileReadPath::new(how, Some(policy.clone()), turns);
+            let auto = Some(AutoReadState::new(SIZE, ReadPath::Past));
+            opened.file.way = FileReadPath::new(how, Some(policy.clone()), auto);
             let file = opened.file;
             Some(Self { file, policy })
         }
 
-        fn say(&self, left: i64) {
-            self.policy.room().expect("made so").say(left);
+        fn set_left(&self, left: i64) {
+            self.policy.room().expect("made so").set_left(left);
         }
 
         /// How it is read after so many reads of a MiB.
@@ -467,63 +467,63 @@ mod tests {
 
     #[test]
     fn a_file_stays_in_the_page_cache_while_there_is_room() {
-        let Some(turning) = Turning::new(ReadPath::Keep) else {
+        let Some(auto) = AutoReadFile::new(ReadPath::Keep) else {
             return;
         };
-        turning.say(40 << 20);
-        assert_eq!(turning.after(39, false), ReadPath::Keep);
+        auto.set_left(40 << 20);
+        assert_eq!(auto.after(39, false), ReadPath::Keep);
         // Pages that were there take no room.
-        assert_eq!(turning.after(100, true), ReadPath::Keep);
-        assert_eq!(turning.after(1, false), ReadPath::Take);
-        assert!(!turning.is_direct());
+        assert_eq!(auto.after(100, true), ReadPath::Keep);
+        assert_eq!(auto.after(1, false), ReadPath::Take);
+        assert!(!auto.is_direct());
     }
 
     #[test]
     fn missing_pages_are_read_past_the_cache_and_looked_for_again() {
-        let Some(turning) = Turning::new(ReadPath::Take) else {
+        let Some(auto) = AutoReadFile::new(ReadPath::Take) else {
             return;
         };
-        assert_eq!(turning.after(16, false), ReadPath::Past);
-        assert!(turning.is_direct());
-        assert_eq!(turning.after(255, false), ReadPath::Past);
-        assert_eq!(turning.after(1, false), ReadPath::Take);
-        assert!(!turning.is_direct());
+        assert_eq!(auto.after(16, false), ReadPath::Past);
+        assert!(auto.is_direct());
+        assert_eq!(auto.after(255, false), ReadPath::Past);
+        assert_eq!(auto.after(1, false), ReadPath::Take);
+        assert!(!auto.is_direct());
         // Small reads count too.
         for _ in 0..LOOK_READS {
-            turning.file.was_read(ReadPath::Take, 4096, false);
+            auto.file.was_read(ReadPath::Take, 4096, false);
         }
-        assert_eq!(turning.file.how(), ReadPath::Past);
+        assert_eq!(auto.file.how(), ReadPath::Past);
     }
 
     #[test]
     fn reads_that_the_kernel_has_begun_come_from_the_page_cache() {
-        let Some(turning) = Turning::new(ReadPath::Take) else {
+        let Some(auto) = AutoReadFile::new(ReadPath::Take) else {
             return;
         };
-        assert!(turning.file.begin_ahead(ReadPath::Take, 3));
-        assert_eq!(turning.after(16, false), ReadPath::Take);
-        assert!(!turning.file.begin_ahead(ReadPath::Take, 1), "it drains");
-        turning.file.end_ahead(ReadPath::Take, 2);
-        assert!(!turning.is_direct());
-        turning.file.end_ahead(ReadPath::Take, 1);
-        assert!(turning.is_direct());
-        assert_eq!(turning.file.how(), ReadPath::Past);
+        assert!(auto.file.begin_ahead(ReadPath::Take, 3));
+        assert_eq!(auto.after(16, false), ReadPath::Take);
+        assert!(!auto.file.begin_ahead(ReadPath::Take, 1), "it drains");
+        auto.file.end_ahead(ReadPath::Take, 2);
+        assert!(!auto.is_direct());
+        auto.file.end_ahead(ReadPath::Take, 1);
+        assert!(auto.is_direct());
+        assert_eq!(auto.file.how(), ReadPath::Past);
     }
 
     #[test]
     fn present_pages_are_taken_and_fitting_ones_are_kept() {
-        let Some(turning) = Turning::new(ReadPath::Take) else {
+        let Some(auto) = AutoReadFile::new(ReadPath::Take) else {
             return;
         };
         for _ in 0..10 {
-            assert_eq!(turning.after(1, true), ReadPath::Take);
+            assert_eq!(auto.after(1, true), ReadPath::Take);
             assert_eq!(
-                turning.after(3, false),
+                auto.after(3, false),
                 ReadPath::Take,
                 "an eighth and more was there"
             );
         }
-        turning.say(SIZE as i64);
-        assert_eq!(turning.after(16, false), ReadPath::Keep);
+        auto.set_left(SIZE as i64);
+        assert_eq!(auto.after(16, false), ReadPath::Keep);
     }
 }

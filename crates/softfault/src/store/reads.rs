@@ -1,6 +1,6 @@
 //! Whether files are read through the kernel's page cache: the policy of an engine, and its counts.
 
-use super::follow::Follows;
+use super::follow::LimitFollower;
 use super::room::Room;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -54,8 +54,8 @@ impl fmt::Display for Reads {
 
 /// As in `bytes_of_process`.
 static OF_PROCESS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-/// As in `bytes_brought`.
-static BROUGHT: AtomicU64 = AtomicU64::new(0);
+/// As in `device_bytes`.
+static DEVICE_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The policy of one engine.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(crate) struct ReadPolicy {
     /// Rings when a file has been read far through the page cache, or limits are to be looked at again.
     pub(crate) bell: Bell,
     /// The budget that was nobody's wish: `follow.rs`.
-    pub(super) follows: Follows,
+    pub(super) follower: LimitFollower,
 }
 
 impl ReadPolicy {
@@ -92,7 +92,7 @@ impl ReadPolicy {
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
             bell: Bell::default(),
-            follows: Follows::new(is_default.then(|| budget.limit())),
+            follower: LimitFollower::new(is_default.then(|| budget.limit())),
         }
     }
 
@@ -105,7 +105,7 @@ impl ReadPolicy {
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
             bell: Bell::default(),
-            follows: Follows::new(None),
+            follower: LimitFollower::new(None),
         }
     }
 
@@ -134,7 +134,7 @@ impl ReadPolicy {
             false => &self.direct,
         };
         counter.fetch_add(bytes as u64, Relaxed);
-        if self.follows.read(bytes as u64) {
+        if self.follower.read(bytes as u64) {
             self.bell.ring();
         }
         OF_PROCESS[usize::from(through_cache)].fetch_add(bytes as u64, Relaxed);
@@ -146,13 +146,13 @@ impl ReadPolicy {
     }
 
     /// So many bytes came from a device, or will.
-    pub(super) fn count_brought(&self, bytes: usize) {
-        BROUGHT.fetch_add(bytes as u64, Relaxed);
+    pub(super) fn count_device_bytes(&self, bytes: usize) {
+        DEVICE_BYTES.fetch_add(bytes as u64, Relaxed);
     }
 
     /// Bytes that all engines of the process have let come from devices, as far as is known.
-    pub(super) fn bytes_brought() -> u64 {
-        BROUGHT.load(Relaxed)
+    pub(super) fn device_bytes() -> u64 {
+        DEVICE_BYTES.load(Relaxed)
     }
 
     /// Bytes that were asked of the page cache.

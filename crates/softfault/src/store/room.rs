@@ -228,7 +228,7 @@ mod tests {
 
     impl Room {
         /// From now on there is so much.
-        pub(in crate::store) fn say(&self, left: i64) {
+        pub(in crate::store) fn set_left(&self, left: i64) {
             self.looked_ms.store(STILL, Relaxed);
             self.left.store(left, Relaxed);
         }
@@ -254,7 +254,7 @@ mod tests {
         assert!(!room.fits(u64::MAX));
         let all = 1 << 50;
         assert!(!room.fits(all), "no machine has as much");
-        room.say(1000);
+        room.set_left(1000);
         assert!(room.fits(1000) && !room.fits(1001));
         assert!(room.brought(900) && room.fits(100) && !room.fits(101));
         assert!(!room.brought(100) && !room.fits(1));

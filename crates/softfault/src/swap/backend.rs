@@ -2,7 +2,7 @@
 
 use super::inherited::InheritedSwap;
 use super::lifeline;
-use super::{SwapFile, Swapping};
+use super::{SwapFile, SwapSource};
 use crate::error;
 use crate::store::Rings;
 use softfault_engine::budget::Budget;
@@ -61,14 +61,14 @@ impl SwapBackend {
     /// the engine's was, if it can be.
     pub(crate) fn again(
         &self,
-        swapping: &Swapping,
+        source: &SwapSource,
         memory: usize,
         rings: Option<&Arc<Rings>>,
     ) -> Self {
         let inherited = self.to_read(rings);
-        let own = match swapping {
-            Swapping::File(swap) => swap.open_in_child(memory, rings.cloned()).ok(),
-            Swapping::None | Swapping::Device(_) => None,
+        let own = match source {
+            SwapSource::File(swap) => swap.open_in_child(memory, rings.cloned()).ok(),
+            SwapSource::None | SwapSource::Device(_) => None,
         };
         let swap = InheritedSwap::new(inherited.device(), own.map(Arc::new));
         Self::InheritedSwap(Arc::new(swap), Box::new(inherited))

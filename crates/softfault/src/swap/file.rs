@@ -6,7 +6,7 @@ use super::create::{Created, create};
 use super::packed::{self, Bounces, Packed, Plan};
 use super::plain::Plain;
 use super::trim::Trimmer;
-use super::write::Sheets;
+use super::write::WriteVectorPool;
 use crate::store::{Descriptor, LastStep, Mode, ReadPath, Request, Ring, Rings, Source, apart};
 use crate::table;
 use core::ops::Range;
@@ -40,7 +40,7 @@ struct Disk {
     bytes: u64,
     layout: Layout,
     clusters: Arc<Clusters>,
-    sheets: Sheets,
+    write_vectors: WriteVectorPool,
     bytes_written: Counter,
     _trimmer: Trimmer,
 }
@@ -99,7 +99,7 @@ impl SwapFile {
             mode,
             bytes,
             layout: layout.ok_or_else(no_memory)?,
-            sheets: Sheets::new(),
+            write_vectors: WriteVectorPool::new(),
             bytes_written: Counter::new(),
             _trimmer: trimmer(clusters.clone()),
             clusters,
@@ -382,7 +382,7 @@ impl SwapDevice for SwapFile {
             Layout::Plain(plain) => plain
                 .hold(clusters, slots)
                 // SAFETY: the caller's promise.
-                .and_then(|()| unsafe { self.disk.sheets.write(file, offset, pages) })
+                .and_then(|()| unsafe { self.disk.write_vectors.write(file, offset, pages) })
                 .and_then(|()| settle(offset, bytes))
                 .map(|()| bytes as u64),
             Layout::Packed(packed) => {

@@ -104,7 +104,7 @@ impl Swap {
     #[doc(hidden)]
     pub fn open(&self, memory: usize, rings: Option<Arc<Rings>>) -> io::Result<SwapFile> {
         let bytes = self.bytes_for(memory)?;
-        crate::needed::for_swap().map_err(|error| self.error(error))?;
+        crate::required_calls::for_swap().map_err(|error| self.error(error))?;
         let file = SwapFile::create(&self.dir, bytes, self.compression, rings);
         file.map_err(|error| self.error(error))
     }
@@ -182,7 +182,7 @@ impl Swap {
 
 /// The swap of an engine.
 #[derive(Clone)]
-pub(crate) enum Swapping {
+pub(crate) enum SwapSource {
     /// No swap: anonymous memory stays in memory.
     None,
     /// A file of ours.
@@ -191,7 +191,7 @@ pub(crate) enum Swapping {
     Device(Arc<dyn SwapDevice>),
 }
 
-impl Swapping {
+impl SwapSource {
     /// The device for an engine whose budget is `memory`.
     pub(crate) fn open(
         &self,
@@ -209,7 +209,7 @@ impl Swapping {
     }
 }
 
-impl core::fmt::Debug for Swapping {
+impl core::fmt::Debug for SwapSource {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::None => f.write_str("None"),

@@ -16,16 +16,16 @@ pub(super) struct WriteVectors([iovec; PIECES]);
 unsafe impl Send for WriteVectors {}
 
 /// Records of writes: too large for a handler's stack.
-pub(super) struct Sheets([Mutex<Box<WriteVectors>>; 2]);
+pub(super) struct WriteVectorPool([Mutex<Box<WriteVectors>>; 2]);
 
-impl Sheets {
+impl WriteVectorPool {
     pub(super) fn new() -> Self {
         let empty = iovec {
             iov_base: core::ptr::null_mut(),
             iov_len: 0,
         };
-        let sheet = || Mutex::new(Box::new(WriteVectors([empty; PIECES])));
-        Self([sheet(), sheet()])
+        let vectors = || Mutex::new(Box::new(WriteVectors([empty; PIECES])));
+        Self([vectors(), vectors()])
     }
 
     /// Writes pages to `offset` and on.
@@ -38,12 +38,12 @@ impl Sheets {
         mut offset: u64,
         pages: &[*const u8],
     ) -> Result<(), i32> {
-        let mut sheet = (self.0[0].try_lock()).unwrap_or_else(|| self.0[1].lock());
+        let mut vectors = (self.0[0].try_lock()).unwrap_or_else(|| self.0[1].lock());
         let mut left = pages;
         while !left.is_empty() {
-            let (taken, pieces) = fold(&mut sheet.0, left);
+            let (taken, pieces) = fold(&mut vectors.0, left);
             // SAFETY: the pieces are of the pages, which are readable.
-            unsafe { write_all(file, &mut offset, &mut sheet.0[..pieces]) }?;
+            unsafe { write_all(file, &mut offset, &mut vectors.0[..pieces]) }?;
             left = &left[taken..];
         }
         Ok(())

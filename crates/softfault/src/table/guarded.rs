@@ -179,6 +179,9 @@ impl Guarded {
     }
 
     /// The same where it cannot be taken: the server sends it. Not for a handler.
+    // Not inlined: its buffers would be on the stack of the handler, which reads without it.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn sent_number_of(&self, identity: Identity) -> Result<i32, i32> {
         self.table_of_this_process()?;
         if_it_is(sent::number_of(self)?, identity)

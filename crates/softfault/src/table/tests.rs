@@ -24,14 +24,14 @@ fn working() -> Working {
 fn write(of: &Working, byte: u8) -> Result<usize, i32> {
     let bytes = [byte; 8];
     // SAFETY: bytes to be written, at 0.
-    unsafe { of.call_known(libc::SYS_pwrite64, [bytes.as_ptr() as usize, 8, 0, 0, 0]) }
+    unsafe { of.call_checked(libc::SYS_pwrite64, [bytes.as_ptr() as usize, 8, 0, 0, 0]) }
 }
 
 fn read(of: &Working) -> Result<u8, i32> {
     let mut byte = 0_u8;
     let args = [core::ptr::from_mut(&mut byte) as usize, 1, 0, 0, 0];
     // SAFETY: room for a byte.
-    unsafe { of.call_known(libc::SYS_pread64, args) }.map(|_| byte)
+    unsafe { of.call_checked(libc::SYS_pread64, args) }.map(|_| byte)
 }
 
 /// A read of bytes that have to be its own.
@@ -39,7 +39,7 @@ fn proven(of: &Working) -> Result<u8, i32> {
     let mut byte = 0_u8;
     let args = [(&raw mut byte) as usize, 1, 0, 0, 0];
     // SAFETY: fills the byte.
-    unsafe { of.call_proven(libc::SYS_pread64, args) }.map(|_| byte)
+    unsafe { of.call_checked_twice(libc::SYS_pread64, args) }.map(|_| byte)
 }
 
 fn close_all() {

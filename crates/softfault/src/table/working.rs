@@ -130,7 +130,7 @@ impl Working {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { self.call_anew(number, args) }
+        unsafe { self.call_with_new_number(number, args) }
     }
 
     /// The same for all calls: the file is looked at before. It may change between, if
@@ -138,14 +138,18 @@ impl Working {
     ///
     /// # Safety
     /// As of [`call`](Self::call).
-    pub(crate) unsafe fn call_known(&self, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
+    pub(crate) unsafe fn call_checked(
+        &self,
+        number: c_long,
+        args: [usize; 5],
+    ) -> Result<usize, i32> {
         self.refuse_in_children()?;
         if let Some(fd) = self.number() {
             // SAFETY: the caller's promise.
             return unsafe { plain(number, fd, &args) };
         }
         // SAFETY: the caller's promise.
-        unsafe { self.call_anew(number, args) }
+        unsafe { self.call_with_new_number(number, args) }
     }
 
     /// The same for a read that is too frequent for the table, and whose bytes have to be this file's. Before the read the number is
@@ -154,7 +158,7 @@ impl Working {
     ///
     /// # Safety
     /// As of [`call`](Self::call).
-    pub(crate) unsafe fn call_proven(
+    pub(crate) unsafe fn call_checked_twice(
         &self,
         number: c_long,
         args: [usize; 5],
@@ -183,7 +187,7 @@ impl Working {
         unsafe {
             match &self.guarded {
                 Some(guarded) => guarded.call(number, args),
-                None => self.call_known(number, args),
+                None => self.call_checked(number, args),
             }
         }
     }
@@ -276,7 +280,7 @@ impl Working {
     /// # Safety
     /// As of [`call`](Self::call).
     #[cold]
-    unsafe fn call_anew(&self, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
+    unsafe fn call_with_new_number(&self, number: c_long, args: [usize; 5]) -> Result<usize, i32> {
         let guarded = self.guarded.as_ref().ok_or(libc::EBADF)?;
         if let Some(fd) = self.take(guarded) {
             // SAFETY: the caller's promise.

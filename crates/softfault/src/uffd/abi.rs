@@ -447,7 +447,7 @@ pub fn read((fd, from): (&Working, u8), most: usize, mut each: impl FnMut(Messag
     let raw = &mut raw[..most];
     let args = [raw.as_mut_ptr() as usize, size_of_val(raw), 0, 0, 0];
     // SAFETY: fills the structures.
-    let read = unsafe { fd.call_known(libc::SYS_read, args) };
+    let read = unsafe { fd.call_checked(libc::SYS_read, args) };
     let whole = read.map_or(0, |bytes| bytes / size_of::<RawMessage>());
     for raw in raw.iter().take(whole) {
         if raw.event == UFFD_EVENT_PAGEFAULT {
@@ -559,7 +559,7 @@ pub fn wake(fd: &Working, range: &Range<usize>) {
     let args = [UFFDIO_WAKE as usize, (&raw mut wake) as usize, 0, 0, 0];
     loop {
         // SAFETY: the structure is the one that this ioctl takes; no bytes change.
-        match unsafe { fd.call_known(libc::SYS_ioctl, args) } {
+        match unsafe { fd.call_checked(libc::SYS_ioctl, args) } {
             Err(libc::EAGAIN) => {}
             Ok(_) => return,
             // The number has become another file's in that moment.

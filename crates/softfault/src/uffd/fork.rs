@@ -19,26 +19,26 @@ pub struct WindowLists<'a> {
     /// Parts of windows that are not the windows' any more.
     pub given: GivenParts,
     /// They stay as they are.
-    _still: MutexGuard<'a, ()>,
+    _parts_lock: MutexGuard<'a, ()>,
 }
 
 impl UffdMmu {
     /// Keeps the lists of windows still while the process forks.
     pub fn fork_prepare(&self) -> WindowLists<'_> {
         let (windows, restricted) = (self.windows(), self.restricted());
-        let still = self.given.keep_still();
+        let parts_lock = self.given.lock_parts();
         WindowLists {
             windows,
             restricted,
             given: self.given.parts().clone(),
-            _still: still,
+            _parts_lock: parts_lock,
         }
     }
 
     /// Lets children inherit the served parts of a window, or not any more.
-    pub fn lend(&self, window: &Range<usize>, lent: bool) {
+    pub fn allow_inherit(&self, window: &Range<usize>, allowed: bool) {
         self.pins.share();
-        let advice = match lent {
+        let advice = match allowed {
             true => libc::MADV_DOFORK,
             false => libc::MADV_DONTFORK,
         };
@@ -98,7 +98,9 @@ impl UffdMmu {
         if parents.restricted.contains(&range.start) {
             self.restricted().insert(range.start);
         }
-        served.iter().for_each(|part| self.lend(part, false));
+        served
+            .iter()
+            .for_each(|part| self.allow_inherit(part, false));
         Ok(window)
     }
 

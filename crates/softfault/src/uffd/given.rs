@@ -123,13 +123,13 @@ pub(super) struct Given {
     parts: RwLock<GivenParts>,
     /// Held before `parts` while a part is given, and by a fork to its end. A fork does not hold `parts`: a thread that gives a part would
     /// wait for it, and all zaps for that thread, with locks that a handler of the fork may need for a fault.
-    still: Mutex<()>,
+    parts_lock: Mutex<()>,
 }
 
 /// The parts, while they change.
 pub(super) struct ChangingParts<'a> {
     parts: RwLockWriteGuard<'a, GivenParts>,
-    _still: MutexGuard<'a, ()>,
+    _parts_lock: MutexGuard<'a, ()>,
 }
 
 impl Given {
@@ -138,20 +138,22 @@ impl Given {
     }
 
     pub(super) fn parts_mut(&self) -> ChangingParts<'_> {
-        let _still = self.keep_still();
+        let _parts_lock = self.lock_parts();
         let parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
-        ChangingParts { parts, _still }
+        ChangingParts { parts, _parts_lock }
     }
 
     /// No part is given, nor is a process forked, while the result lives.
-    pub(super) fn keep_still(&self) -> MutexGuard<'_, ()> {
-        self.still.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_parts(&self) -> MutexGuard<'_, ()> {
+        self.parts_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if no part is given, nor a process forked.
     #[cfg(test)]
     pub(super) fn may_change(&self) -> bool {
-        self.still.try_lock().is_ok()
+        self.parts_lock.try_lock().is_ok()
     }
 
     /// True if no window is being zapped, and no part is given.
@@ -273,7 +275,7 @@ impl UffdMmu {
     /// have.
     pub fn can_cut(&self, part: &Range<usize>) -> Result<(), MmuError> {
         // A child of fork takes its look at windows meanwhile, and must not find this one inherited.
-        let _still = self.given.keep_still();
+        let _parts_lock = self.given.lock_parts();
         let given = self.given.parts();
         let can_cut = |part: &Range<usize>| {
             let advise = |advice| {

@@ -89,7 +89,7 @@ impl UffdMmu {
         let range = part.range();
         // Elsewhere first: of a file that refuses, mmap(2) has dropped already what was in its place.
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        let place = Aside::new(file, range.len(), flags)?;
+        let place = UnplacedMapping::new(file, range.len(), flags)?;
         // As any window: a child of fork has it not.
         place.advise(libc::MADV_DONTFORK)?;
         self.change(&range, |shown| {
@@ -113,7 +113,7 @@ impl UffdMmu {
         }
         // Nobody but this has it, and the mapping keeps it.
         let memory = memfd().map_err(system)?;
-        let place = Aside::new(
+        let place = UnplacedMapping::new(
             &memory,
             range.len(),
             libc::MAP_PRIVATE | libc::MAP_NORESERVE,
@@ -123,7 +123,7 @@ impl UffdMmu {
         let _ = place.advise(libc::MADV_UNMERGEABLE);
         place.advise(libc::MADV_DONTFORK)?;
         // The way back. Where there is none, the steps are as likely to succeed as ever.
-        let before = Aside::twin(&range);
+        let before = UnplacedMapping::twin(&range);
         let taken = self.change(&range, |shown| {
             place.put(range.start)?;
             shown.remove(&range.start);
@@ -217,9 +217,9 @@ impl UffdMmu {
 }
 
 /// A mapping at an address of the kernel's choice, until it is put in its place.
-struct Aside(Range<usize>);
+struct UnplacedMapping(Range<usize>);
 
-impl Aside {
+impl UnplacedMapping {
     fn new(file: &Guarded, bytes: usize, flags: i32) -> Result<Self, MmuError> {
         let start = map(file, bytes, libc::PROT_READ, flags)?;
         Ok(Self(start..start + bytes))
@@ -261,7 +261,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for UnplacedMapping {
     fn drop(&mut self) {
         // SAFETY: a mapping of this, which nobody else knows.
         unsafe { sync::kernel_calls::munmap(self.0.start as *mut c_void, self.0.len()) };

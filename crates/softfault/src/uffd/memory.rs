@@ -37,7 +37,7 @@ impl Memory {
     ) -> Result<usize, c_int> {
         let args = [to.addr(), bytes, from, 0, 0];
         // SAFETY: fills the caller's bytes alone.
-        unsafe { self.0.call_proven(libc::SYS_pread64, args) }
+        unsafe { self.0.call_checked_twice(libc::SYS_pread64, args) }
     }
 
     /// The inherited descriptor means the parent: it must not be used.

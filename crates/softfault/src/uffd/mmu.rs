@@ -21,7 +21,7 @@ use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{
-    Access, Mmu, MmuError, Moved, Place, Reservation, Unmoved, WrittenPage, Zeroed,
+    Access, Mmu, MmuError, Moved, PartialMove, Place, Reservation, WrittenPage, Zeroed,
 };
 use softfault_engine::stage::Stage;
 use std::collections::{BTreeMap, BTreeSet};
@@ -525,7 +525,7 @@ impl Mmu for UffdMmu {
         addr as *const u8
     }
 
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
         self.move_all(from.1..from.1 + bytes, to)
     }
 

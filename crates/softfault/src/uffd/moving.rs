@@ -11,7 +11,7 @@ use core::ops::Range;
 use core::slice::from_ref;
 use libc::c_int;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mmu::{Mmu, MmuError, Place, Reservation, Unmoved};
+use softfault_engine::mmu::{Mmu, MmuError, PartialMove, Place, Reservation};
 
 /// Pages that are copied before their old places are zapped: so many exist twice
 /// at most.
@@ -24,7 +24,7 @@ impl UffdMmu {
         &self,
         from: Range<usize>,
         (window, to): Place<'_>,
-    ) -> Result<(), Unmoved> {
+    ) -> Result<(), PartialMove> {
         let mut done = 0;
         while done < from.len() {
             let rest = from.start + done..from.end;
@@ -32,17 +32,17 @@ impl UffdMmu {
             let (moved, errno) = unsafe { self.move_run(rest, window, to + done) };
             done += moved;
             let left = from.len() - done;
-            let unmoved = |error| Unmoved { error, moved: done };
+            let partial = |error| PartialMove { error, moved: done };
             let bytes = match errno {
                 None => continue,
-                Some(errno @ (libc::ENOMEM | libc::EEXIST)) => return Err(unmoved(system(errno))),
+                Some(errno @ (libc::ENOMEM | libc::EEXIST)) => return Err(partial(system(errno))),
                 // This page only.
                 Some(libc::EBUSY) => PAGE_SIZE,
                 Some(_) => RUN.min(left),
             };
             let source = from.start + done;
             let copied = self.copy_run(source..source + bytes, window, to + done);
-            copied.map_err(unmoved)?;
+            copied.map_err(partial)?;
             done += bytes;
         }
         Ok(())

@@ -158,7 +158,7 @@ fn entry(file: &Working, addr: usize) -> Option<u64> {
     let offset = addr / PAGE_SIZE * size_of::<u64>();
     let args = [(&raw mut entry) as usize, size_of::<u64>(), offset, 0, 0];
     // SAFETY: fills the entry.
-    let read = unsafe { file.call_proven(libc::SYS_pread64, args) };
+    let read = unsafe { file.call_checked_twice(libc::SYS_pread64, args) };
     (read == Ok(size_of::<u64>())).then_some(entry)
 }
 

@@ -35,13 +35,13 @@ const TOLD_APART: usize = 4096;
 #[derive(Default)]
 pub(super) struct Pins {
     /// Made when memory that can be written to is first reserved; `None` where it cannot be.
-    aside: OnceLock<Option<Mutex<Aside>>>,
+    buffer: OnceLock<Option<Mutex<EvictionBuffer>>>,
     /// The process has forked, or is a child. Relaxed: set while nothing is evicted.
     is_shared: AtomicBool,
 }
 
 /// Where pages are moved to.
-struct Aside {
+struct EvictionBuffer {
     window: Reservation,
     /// It may be locked, as the program's pages are.
     is_locked: bool,
@@ -62,32 +62,32 @@ impl UffdMmu {
     /// Makes the means to look. Not in a fault.
     pub fn prepare_pins(&self) {
         if self.faults() == super::Faults::Messages && self.offers().moves {
-            self.pins.aside.get_or_init(|| {
+            self.pins.buffer.get_or_init(|| {
                 let made = self.reserve(PAGES * PAGE_SIZE, Protection::ReadWrite);
-                let aside = made.ok().map(|window| Aside {
+                let buffer = made.ok().map(|window| EvictionBuffer {
                     window,
                     is_locked: false,
                     passes: vec![0; TOLD_APART].into(),
                     page: vec![0; PAGE_SIZE].into(),
                 });
-                aside.map(Mutex::new)
+                buffer.map(Mutex::new)
             });
         }
     }
 
     pub(super) fn can_see_pins(&self) -> bool {
-        let aside = self.pins.aside.get().and_then(Option::as_ref);
-        aside.is_some() && !self.pins.is_shared.load(Relaxed)
+        let buffer = self.pins.buffer.get().and_then(Option::as_ref);
+        buffer.is_some() && !self.pins.is_shared.load(Relaxed)
     }
 
     /// See [`Mmu::spare_pinned`].
     pub(super) fn move_unpinned(&self, pages: &mut [WrittenPage]) {
-        let Some(aside) = self.pins.aside.get().and_then(Option::as_ref) else {
+        let Some(buffer) = self.pins.buffer.get().and_then(Option::as_ref) else {
             return;
         };
-        let aside = &mut *aside.lock();
+        let buffer = &mut *buffer.lock();
         for pages in pages.chunks_mut(PAGES) {
-            let start = aside.window.addr;
+            let start = buffer.window.addr;
             let place = |at: usize| start + at * PAGE_SIZE;
             let (mut at, mut most) = (0, PAGES);
             while at < pages.len() {
@@ -100,7 +100,7 @@ impl UffdMmu {
                     // Nobody reaches it any more. A device may have gone on until it was moved.
                     if sum(from) != page.sum {
                         page.stays = true;
-                        self.move_back(page, &aside.window, from);
+                        self.move_back(page, &buffer.window, from);
                     }
                     at += 1;
                 }
@@ -109,7 +109,7 @@ impl UffdMmu {
                     // The kernel moves within one mapping: the program has split the window's.
                     Some(libc::EINVAL) if count - moved > 1 => most = (count - moved) / 2,
                     Some(libc::EINVAL) if is_locked(pages[at].addr) != is_locked(place(at)) => {
-                        if !aside.turn(place(at)) {
+                        if !buffer.turn(place(at)) {
                             pages[at].stays = true;
                             at += 1;
                         }
@@ -119,47 +119,47 @@ impl UffdMmu {
                             // The program has thrown it away.
                             libc::ENOENT => false,
                             libc::EBUSY => true,
-                            _ => self.stays_unseen(aside, &pages[at]),
+                            _ => self.is_unmovable(buffer, &pages[at]),
                         };
                         at += 1;
                     }
                 }
             }
-            self.zap.zap(from_ref(&aside.window.range()));
+            self.zap.zap(from_ref(&buffer.window.range()));
         }
         // It would count against the program's limit.
-        aside.unlock();
+        buffer.unlock();
     }
 
     /// True if a page stays that the kernel does not move, pinned or not. A device that was to write to it has done so after some
     /// passes, and then its bytes are others than those before.
     #[cold]
-    fn stays_unseen(&self, aside: &mut Aside, page: &WrittenPage) -> bool {
+    fn is_unmovable(&self, buffer: &mut EvictionBuffer, page: &WrittenPage) -> bool {
         // SAFETY: a page of our own.
-        match unsafe { self.looks.copy_out(page.addr, aside.page.as_mut_ptr()) } {
+        match unsafe { self.looks.copy_out(page.addr, buffer.page.as_mut_ptr()) } {
             Ok(true) => {}
             Ok(false) => return false,
             Err(_) => return true,
         }
-        if sum(aside.page.as_ptr().addr()) != page.sum {
+        if sum(buffer.page.as_ptr().addr()) != page.sum {
             return true;
         }
         let hash = (page.sum ^ page.addr as u64).wrapping_mul(MULTIPLIER) >> 32;
-        let passes = &mut aside.passes[hash as usize % TOLD_APART];
+        let passes = &mut buffer.passes[hash as usize % TOLD_APART];
         *passes = (*passes + 1) % PASSES;
         *passes != 0
     }
 
     /// Moves a page back to where it was, which nobody has filled.
-    fn move_back(&self, page: &WrittenPage, aside: &Reservation, from: usize) {
+    fn move_back(&self, page: &WrittenPage, buffer: &Reservation, from: usize) {
         let to = (&page.window, page.addr);
-        let moved = self.move_pages((aside, from), to, PAGE_SIZE);
+        let moved = self.move_pages((buffer, from), to, PAGE_SIZE);
         // Its table is there, or there is memory for one; else the bytes are lost.
         assert!(moved.is_ok(), "a page that goes back: {moved:?}");
     }
 }
 
-impl Aside {
+impl EvictionBuffer {
     /// Has the window, or at least a page of it, locked if that was not, or the other way round. False: the program has locked as much as
     /// it may.
     #[cold]

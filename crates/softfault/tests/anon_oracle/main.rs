@@ -73,7 +73,10 @@ fn both_show_the_same() {
         let mut runner = TestRunner::new(config(40));
         let list = proptest::collection::vec(any_anon_op(), 1..60);
         let played = runner.run(&list, |ops| {
-            play(Engine::builder().by_kernel(false).memory(24 << 20), ops);
+            play(
+                Engine::builder().allow_kernel_maps(false).memory(24 << 20),
+                ops,
+            );
             Ok(())
         });
         played.unwrap();
@@ -99,7 +102,10 @@ fn both_show_the_same_from_swap() {
 fn swapping(memory: usize, compression: Compression) -> Builder {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(512 << 20);
     let swap = swap.compression(compression);
-    Engine::builder().by_kernel(false).memory(memory).swap(swap)
+    Engine::builder()
+        .allow_kernel_maps(false)
+        .memory(memory)
+        .swap(swap)
 }
 
 fn play(engine: Builder, ops: Vec<Op>) {

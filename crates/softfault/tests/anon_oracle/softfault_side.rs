@@ -2,7 +2,7 @@
 
 use crate::memory::Memory;
 use crate::places::{PAGE, Places};
-use softfault::{Advice, Engine, LEAST_MEMORY, Mmap, MmapMut, MmapOptions};
+use softfault::{Advice, Engine, MIN_MEMORY, Mmap, MmapMut, MmapOptions};
 use softfault::{RemapOptions, UncheckedAdvice};
 use softfault_engine::mm::MmError;
 use softfault_oracle::{Expected, MemoryVerb, Paid};
@@ -197,7 +197,7 @@ impl Memory for Softfault {
                 let mut options = MmapOptions::new();
                 let options = options.offset((from * PAGE) as u64).len(bytes);
                 // SAFETY: nobody changes the file.
-                unsafe { options.map_copy_with(&self.engine, &self.file) }
+                unsafe { options.map_copy_in(&self.engine, &self.file) }
             }
         };
         let map = Map::Mut(map.unwrap());
@@ -265,7 +265,7 @@ impl Memory for Softfault {
     fn check(&self, paid: Paid) {
         let stats = self.engine.stats();
         assert!(
-            stats.peak_bytes <= stats.memory_bytes.max(MOST_MEMORY as u64),
+            stats.peak_bytes <= stats.budget_bytes.max(MAX_MEMORY as u64),
             "{stats:?}"
         );
         if self.swaps {
@@ -312,11 +312,11 @@ impl Memory for Softfault {
 
     fn set_memory(&mut self, more: u8) {
         if self.swaps {
-            let more = (MOST_MEMORY - LEAST_MEMORY) / 256 * usize::from(more);
-            self.engine.set_memory(LEAST_MEMORY + more).unwrap();
+            let more = (MAX_MEMORY - MIN_MEMORY) / 256 * usize::from(more);
+            self.engine.set_memory(MIN_MEMORY + more).unwrap();
         }
     }
 }
 
 /// The largest budget of an engine with swap.
-pub const MOST_MEMORY: usize = LEAST_MEMORY + (2 << 20);
+pub const MAX_MEMORY: usize = MIN_MEMORY + (2 << 20);

@@ -69,15 +69,15 @@ fn look(name: &str, bytes: &[u8], page: usize, expected: u64) {
 pub fn run(calls: &[c_long], errno: i32, since: Since) {
     let file = File::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let other = File::open("/proc/self/exe").unwrap();
-    let huge = HugeMemory::builder().backing(HugeBacking::Ordinary);
+    let huge = HugeMemory::builder().backing(HugeBacking::BasePages);
     if since == Since::TheStart {
         deny(calls, errno);
     }
     let swap = Swap::in_dir(std::env::temp_dir()).bytes(64 << 20);
     let builder = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(MEMORY)
-        .most_memory(4 * MEMORY)
+        .max_memory(4 * MEMORY)
         .swap(swap);
     let Some(engine) = step("build", builder.build()) else {
         soft(&file);
@@ -159,7 +159,7 @@ pub fn run(calls: &[c_long], errno: i32, since: Since) {
     step("set_memory", engine.set_memory(2 * MEMORY));
     // SAFETY: as above.
     step("map_other", unsafe {
-        MmapOptions::new().map_with(&engine, &other)
+        MmapOptions::new().map_in(&engine, &other)
     });
     drop((map, huge, memory));
     drop(engine);
@@ -231,7 +231,7 @@ fn soft(file: &File) {
     let Some(engine) = step(
         "build_soft",
         Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(MEMORY)
             .build_soft(),
     ) else {

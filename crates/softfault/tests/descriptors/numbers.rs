@@ -171,7 +171,7 @@ fn exec_leaves_none_of_them() {
 #[test]
 fn exec_leaves_no_huge_memory() {
     let status = crate::child::forked(|| {
-        let builder = HugeMemory::builder().backing(HugeBacking::Ordinary);
+        let builder = HugeMemory::builder().backing(HugeBacking::BasePages);
         let memory = builder.create(4 << 20).unwrap();
         let map = memory.map().unwrap();
         map.populate(..).unwrap();
@@ -192,7 +192,7 @@ fn another_file_at_a_rings_number() {
     alone(|| {
         let file = files::made_file("ring", 32 << 20);
         let engine = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(8 << 20)
             .async_reads(AsyncReads::IoUring);
         let Ok(engine) = engine.build() else {
@@ -231,7 +231,7 @@ fn another_file_at_a_rings_number() {
 #[test]
 fn huge_memory_whose_number_is_anothers() {
     alone(|| {
-        let memory = HugeMemory::builder().backing(HugeBacking::Ordinary);
+        let memory = HugeMemory::builder().backing(HugeBacking::BasePages);
         let memory = memory.create(8 << 20).unwrap();
         let map = memory.map().unwrap();
         map.write_at(&[7; 16], 0).unwrap();
@@ -242,7 +242,7 @@ fn huge_memory_whose_number_is_anothers() {
         unsafe { libc::dup2(other, number) };
         // SAFETY: a length of the program's own file.
         assert_eq!(unsafe { libc::ftruncate(other, 4 << 20) }, 0);
-        assert!(memory.truncate(0).is_err() && memory.punch(0..2 << 20).is_err());
+        assert!(memory.truncate(0).is_err() && memory.punch_hole(0..2 << 20).is_err());
         assert!(memory.map().is_err() && memory.bytes().is_err());
         let mut bytes = [0; 16];
         map.read_at(&mut bytes, 0).unwrap();

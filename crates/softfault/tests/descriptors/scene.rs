@@ -86,7 +86,7 @@ pub struct Scene {
 
 impl Scene {
     pub fn new() -> Self {
-        let builder = Engine::builder().by_kernel(false).memory(BUDGET);
+        let builder = Engine::builder().allow_kernel_maps(false).memory(BUDGET);
         // SAFETY: the device gives back the bytes written to it.
         let engine = unsafe { builder.swap_device(Shared::new()) }
             .build()

@@ -1,7 +1,7 @@
 //! Scenarios that run under each way in which faults arrive.
 
 use super::child;
-use softfault::{Engine, LEAST_MEMORY};
+use softfault::{Engine, MIN_MEMORY};
 use std::time::Duration;
 
 const WAYS: [&str; 3] = ["signals", "threads", "messages"];
@@ -36,7 +36,7 @@ pub fn alone(test: &str) -> bool {
 
 /// True if faults arrive in this way here.
 fn is_served(way: &str) -> bool {
-    let Err(why) = Engine::builder().memory(LEAST_MEMORY).build() else {
+    let Err(why) = Engine::builder().memory(MIN_MEMORY).build() else {
         return true;
     };
     assert_eq!(way, "messages", "{why}");

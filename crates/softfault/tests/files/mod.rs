@@ -88,12 +88,12 @@ pub fn check(map: &[u8], offset: usize) {
 
 /// An engine with this budget. It serves every file itself, however small it is and wherever its bytes are.
 pub fn engine(memory: usize) -> Engine {
-    let builder = Engine::builder().by_kernel(false);
+    let builder = Engine::builder().allow_kernel_maps(false);
     builder.memory(memory).build().unwrap()
 }
 
 /// The same, over soft page tables.
 pub fn soft_engine(memory: usize) -> SoftEngine {
-    let builder = Engine::builder().by_kernel(false);
+    let builder = Engine::builder().allow_kernel_maps(false);
     builder.memory(memory).build_soft().unwrap()
 }

@@ -106,7 +106,7 @@ fn a_full_swap_gets_the_slots_of_dead_children_back() {
         || {
             let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(2 * BUDGET as u64);
             let engine = Engine::builder()
-                .by_kernel(false)
+                .allow_kernel_maps(false)
                 .memory(BUDGET)
                 .swap(swap)
                 .build()
@@ -157,7 +157,7 @@ fn without_a_directory_a_child_reads_all_and_is_told_when_it_has_no_room() {
     let _ = std::fs::create_dir(&dir);
     let swap = Swap::in_dir(&dir).bytes(256 << 20);
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(BUDGET)
         .swap(swap)
         .build()

@@ -17,7 +17,7 @@ fn numbered(name: &str) -> File {
 
 fn copy(engine: &Engine, file: &File) -> MmapMut {
     // SAFETY: only these tests write to the file, at known times.
-    unsafe { MmapOptions::new().map_copy_with(engine, file) }.unwrap()
+    unsafe { MmapOptions::new().map_copy_in(engine, file) }.unwrap()
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn the_engine_and_its_maps_go_on() {
     write(&mut small, 3, 1);
     let status = forked(|| {
         assert!(map.is_managed() && map.resident_bytes() > 0);
-        assert_eq!(engine.stats().memory_bytes, BUDGET as u64);
+        assert_eq!(engine.stats().budget_bytes, BUDGET as u64);
         assert!(engine.stats().resident_bytes >= map.resident_bytes() as u64 / 4 * 3);
         map.advise(Advice::Random).unwrap();
         map.advise_range(Advice::Sequential, PAGE, 5 * PAGE)
@@ -35,7 +35,7 @@ fn the_engine_and_its_maps_go_on() {
         (0..PAGES).for_each(|page| write(&mut other, page, 9));
         (0..PAGES).for_each(|page| check(&other, page, 9, "new"));
         engine.set_memory(2 * BUDGET).unwrap();
-        assert_eq!(engine.stats().memory_bytes, 2 * BUDGET as u64);
+        assert_eq!(engine.stats().budget_bytes, 2 * BUDGET as u64);
         // A grandchild has the maps that were made in the child.
         let status = forked(|| {
             (0..PAGES).for_each(|page| check(&other, page, 9, "grandchild"));
@@ -47,7 +47,7 @@ fn the_engine_and_its_maps_go_on() {
         0
     });
     assert_exit(status, 0);
-    assert_eq!(engine.stats().memory_bytes, BUDGET as u64);
+    assert_eq!(engine.stats().budget_bytes, BUDGET as u64);
     check_scene(&map, "parent");
     write(&mut map, 0, 4);
     check(&small, 3, 1, "parent");
@@ -66,7 +66,7 @@ fn an_engine_without_memory_and_one_of_the_childs_own() {
         let refused = unsafe { engine.map(&file) }.unwrap_err();
         assert!(refused.to_string().contains("parent"), "{refused}");
         let own = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(BUDGET)
             .build()
             .unwrap();

@@ -130,7 +130,7 @@ fn compressed_swap_is_inherited_too() {
 #[test]
 fn zeros_stay_free_and_clean_pages_are_dropped_in_a_child() {
     let engine = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(BUDGET)
         .build()
         .unwrap();
@@ -159,14 +159,14 @@ fn zeros_stay_free_and_clean_pages_are_dropped_in_a_child() {
 fn several_engines_and_one_within_another() {
     let outer = engine();
     let inner = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(BUDGET / 2)
         .within(&outer)
         .swap(scene::swap())
         .build()
         .unwrap();
     let bare = Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(BUDGET)
         .build()
         .unwrap();

@@ -14,7 +14,7 @@ pub fn swap() -> Swap {
 pub fn engine_with(compression: Compression) -> Engine {
     let swap = swap().compression(compression);
     Engine::builder()
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .memory(BUDGET)
         .swap(swap)
         .build()

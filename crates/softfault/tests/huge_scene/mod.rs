@@ -93,7 +93,7 @@ pub fn memory(backing: HugeBacking, pages: usize) -> HugeMemory {
 
 /// Runs `test` with each kind that is to be had here, of which the pool has `pages` at least.
 pub fn each(pages: u64, test: impl Fn(HugeBacking)) {
-    test(HugeBacking::Ordinary);
+    test(HugeBacking::BasePages);
     test(HugeBacking::TransparentHuge);
     if let Some(_pool) = Pool::with(pages) {
         test(HugeBacking::Hugetlb);

@@ -87,7 +87,10 @@ pub fn file() -> File {
 /// An engine of the rows.
 pub fn builder() -> Builder {
     let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(4 * BYTES as u64);
-    Engine::builder().by_kernel(false).memory(BUDGET).swap(swap)
+    Engine::builder()
+        .allow_kernel_maps(false)
+        .memory(BUDGET)
+        .swap(swap)
 }
 
 impl Scene {
@@ -115,7 +118,7 @@ impl Scene {
                 engine.map_anon(BYTES).expect("soft anonymous memory"),
             ),
             (Served::Kernel, _) => {
-                let huge = HugeMemory::builder().backing(HugeBacking::Ordinary);
+                let huge = HugeMemory::builder().backing(HugeBacking::BasePages);
                 let huge = huge.create(BYTES as u64).expect("huge memory");
                 Held::Huge(huge.map().expect("a map of huge memory"))
             }

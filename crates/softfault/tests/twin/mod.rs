@@ -4,7 +4,7 @@
 #![allow(dead_code)] // Each test crate uses its part.
 
 use softfault::soft::{SoftEngine, SoftMapMut};
-use softfault::{Advice, Engine, LEAST_MEMORY, Mmap, MmapMut, RemapOptions, Stats};
+use softfault::{Advice, Engine, MIN_MEMORY, Mmap, MmapMut, RemapOptions, Stats};
 use softfault::{Swap, UncheckedAdvice};
 use softfault_oracle::Random;
 use std::fs::File;
@@ -211,11 +211,11 @@ pub enum AnyEngine {
 pub fn engines() -> [AnyEngine; 2] {
     let builder = || {
         let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(64 << 20);
-        let most = 8 * LEAST_MEMORY;
+        let most = 8 * MIN_MEMORY;
         (Engine::builder()
-            .by_kernel(false)
-            .memory(LEAST_MEMORY)
-            .most_memory(most))
+            .allow_kernel_maps(false)
+            .memory(MIN_MEMORY)
+            .max_memory(most))
         .swap(swap)
     };
     [
@@ -261,7 +261,7 @@ impl AnyEngine {
     pub fn check_empty(&self, before: u64) {
         let stats = self.stats();
         assert_eq!(self.slots(), 0, "slots of nobody");
-        assert!(stats.peak_bytes <= stats.memory_bytes, "{stats:?}");
+        assert!(stats.peak_bytes <= stats.budget_bytes, "{stats:?}");
         // Words of slots stay, a page for so many.
         let grown = stats.resident_bytes as i64 - before as i64;
         assert!(

@@ -73,7 +73,7 @@ pub fn builder(policies: Policies) -> Builder {
 
 fn map_all(engine: &Engine, file: &File, most: usize) -> MmapMut {
     // SAFETY: written bytes are looked for.
-    unsafe { MmapOptions::new().len(most).map_mut_with(engine, file) }.unwrap()
+    unsafe { MmapOptions::new().len(most).map_mut_in(engine, file) }.unwrap()
 }
 
 impl Sides {
@@ -284,7 +284,7 @@ impl Sides {
         let mut part = MmapOptions::new();
         part.offset(at as u64).len(count);
         // SAFETY: written bytes are looked for.
-        let mut map = unsafe { part.map_mut_with(&self.engine, &self.file) }.unwrap();
+        let mut map = unsafe { part.map_mut_in(&self.engine, &self.file) }.unwrap();
         map.lock().unwrap();
         let (source, skip) = (self.source.open(), (which % (SOURCE / 2)) as u64);
         source.read_exact_at(&mut map, skip).unwrap();
@@ -452,7 +452,7 @@ impl Sides {
         let mut part = MmapOptions::new();
         part.offset(at as u64).len(len);
         // SAFETY: written bytes are looked for.
-        let map = unsafe { part.map_mut_with(&self.engine, &self.file) }.unwrap();
+        let map = unsafe { part.map_mut_in(&self.engine, &self.file) }.unwrap();
         assert!(map.is_managed());
         self.parts.push(Part { at, map });
     }

@@ -36,7 +36,7 @@ fn made(bytes: u64) -> io::Result<HugeMemory> {
 }
 
 fn punch(memory: &HugeMemory) -> Result<(), String> {
-    let punched = memory.bytes().and_then(|bytes| memory.punch(0..bytes));
+    let punched = memory.bytes().and_then(|bytes| memory.punch_hole(0..bytes));
     punched.map_err(|e| format!("cannot empty huge memory: {e}"))
 }
 

@@ -8,7 +8,7 @@ use softfault_engine::Clock;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{NeverInterrupted, Stopped, read_at, write_at};
 use softfault_engine::huge::{HugeFile as File, HugeMapping, HugePool, HugeSize, Reserve};
-use softfault_engine::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
+use softfault_engine::mm::{AddressSpace, Attributes, Backing, Protection, VmaSlabs};
 use softfault_engine::mmu::{Core, SoftMmu};
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub fn soft(bytes: u64, spaces: usize, policies: Policies) -> Result<SoftHuge, S
         mmu,
         pool,
         file,
-        machine: Machine::new(MAPPINGS),
+        slabs: VmaSlabs::new(MAPPINGS),
         policies,
     })
 }
@@ -51,7 +51,7 @@ pub struct SoftHuge {
     mmu: Arc<SoftMmu>,
     pool: Arc<HugePool>,
     file: Arc<File>,
-    machine: Arc<Machine>,
+    slabs: Arc<VmaSlabs>,
     policies: Policies,
 }
 
@@ -74,7 +74,7 @@ impl HugeFile for SoftHuge {
     fn space(&self) -> Result<Box<dyn HugeSpace + '_>, String> {
         let clock = Arc::new(Monotonic);
         let locks = self.policies.locks;
-        let space = AddressSpace::with_lock(self.machine.clone(), clock, locks);
+        let space = AddressSpace::with_lock(self.slabs.clone(), clock, locks);
         Ok(Box::new(Space {
             huge: self,
             space: space.map_err(|e| format!("no space: {e:?}"))?,
@@ -83,7 +83,7 @@ impl HugeFile for SoftHuge {
     }
 
     fn empty(&self) -> Result<(), String> {
-        let punched = self.file.punch(0..self.file.len());
+        let punched = self.file.punch_hole(0..self.file.len());
         punched.map_err(|e| format!("cannot empty huge memory: {e}"))
     }
 }

@@ -22,7 +22,7 @@ pub fn build(
     let mut builder = builder(memory, swap)?;
     if let Some(reads) = reads {
         // As a program has it. Other rows are about the engine within its budget: see `builder`.
-        builder = builder.reads(reads).by_kernel(true);
+        builder = builder.reads(reads).allow_kernel_maps(true);
     }
     match builder.policies(policies).build() {
         Ok(engine) => Ok(Box::new(OnSoftfault(engine))),
@@ -35,7 +35,7 @@ pub fn build(
 pub fn builder(memory: u64, swap: Option<&Swap>) -> Result<softfault::Builder, String> {
     let memory = usize::try_from(memory).map_err(|_| "the budget is larger than memory can be")?;
     let builder = softfault::Engine::builder().memory(memory);
-    let builder = builder.by_kernel(false).reads(Reads::Direct);
+    let builder = builder.allow_kernel_maps(false).reads(Reads::Direct);
     let builder = builder.coherence(Coherence::Engine);
     Ok(match swap {
         Some(swap) => builder.swap(softfault::Swap::in_dir(&swap.dir).bytes(swap.bytes)),

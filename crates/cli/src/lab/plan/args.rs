@@ -134,7 +134,7 @@ pub struct RunArgs {
     /// Kill a run that has not ended after so many seconds [default: three times --seconds, or 120; workloads that
     /// populate memory first get one more second for each 8M]
     #[arg(long, value_name = "SECONDS")]
-    pub give_up: Option<f64>,
+    pub timeout: Option<f64>,
     /// Write all single runs as a JSON array to this file; `-` is stdout (the table then goes to stderr)
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,

@@ -73,7 +73,7 @@ pub struct Plan {
     /// Seed.
     pub seed: u64,
     /// When a run is killed.
-    pub give_up: Duration,
+    pub timeout: Duration,
     /// Whether the whole system's caches are dropped before a run.
     pub drop_system_caches: bool,
 }
@@ -138,12 +138,12 @@ impl Plan {
             true => args.file_size.unwrap_or(defaults.file_bytes) as f64 / POPULATED_A_SECOND,
             false => 0.0,
         };
-        let give_up = args.give_up.unwrap_or(match seconds_given {
+        let timeout = args.timeout.unwrap_or(match seconds_given {
             Some(seconds) if workload != Workload::Snapshot => 3.0 * seconds + populating,
             _ => 120.0 + populating,
         });
         let seconds = args.seconds.unwrap_or(defaults.seconds);
-        for (name, value) in [("--seconds", seconds), ("--give-up", give_up)] {
+        for (name, value) in [("--seconds", seconds), ("--timeout", timeout)] {
             if !(value > 0.0 && value <= 1e6) {
                 return Err(Error::input(format_args!(
                     "{name} must be above 0 and at most 1000000"
@@ -180,7 +180,7 @@ impl Plan {
             flush_every: args.flush_every,
             repeat: args.repeat,
             seed: args.seed,
-            give_up: Duration::from_secs_f64(give_up),
+            timeout: Duration::from_secs_f64(timeout),
             drop_system_caches: !args.keep_system_caches,
         })
     }

@@ -64,7 +64,7 @@ pub fn scene(
     };
     let mut builder = Engine::builder()
         .memory(memory as usize)
-        .by_kernel(false)
+        .allow_kernel_maps(false)
         .coherence(Coherence::Engine)
         .faults(told.faults())
         .reads(reads);

@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use loom::cell::UnsafeCell;
 use softfault_engine_loom::anon::Anonymous;
 use softfault_engine_loom::budget::Budget;
-use softfault_engine_loom::cache::node::LEAST_BYTES;
+use softfault_engine_loom::cache::node::MIN_BYTES;
 use softfault_engine_loom::cache::{FrameMemory, Node, NodeOptions, OnTruncate, PageCache};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
-use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Machine, Protection};
+use softfault_engine_loom::mm::{AddressSpace, Attributes, Backing, Protection, VmaSlabs};
 use softfault_engine_loom::mmu::{
-    Access, MmuError, Place, Reservation, TABLE_SPAN, Unmoved, Zeroed,
+    Access, MmuError, PartialMove, Place, Reservation, TABLE_SPAN, Zeroed,
 };
 use softfault_engine_loom::policy::Policies;
 use softfault_engine_loom::store::{Complete, Read, Reap, Store, StoreError};
@@ -118,7 +118,7 @@ impl Mmu for Tables {
         self.memory.base()
     }
 
-    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), Unmoved> {
+    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), PartialMove> {
         unreachable!("no model moves pages");
     }
 
@@ -284,7 +284,7 @@ pub struct Engine {
 impl Engine {
     /// A file of `pages` pages, with a queue of reads or without.
     pub fn new(pages: usize, queue: bool, policies: &str) -> Arc<Self> {
-        let budget = Budget::new((LEAST_BYTES / PAGE_SIZE) as u64);
+        let budget = Budget::new((MIN_BYTES / PAGE_SIZE) as u64);
         let memory = Arc::new(Memory::default());
         let tables = Arc::new(Tables {
             memory: Arc::clone(&memory),
@@ -319,8 +319,8 @@ impl Engine {
         )
         .unwrap();
         // No more slots than are needed: each is a dozen atomics to loom.
-        let machine = Machine::with_max_nodes(4, 2);
-        let space = AddressSpace::new(machine, Arc::new(Still)).unwrap();
+        let slabs = VmaSlabs::with_max_nodes(4, 2);
+        let space = AddressSpace::new(slabs, Arc::new(Still)).unwrap();
         let attributes = Attributes {
             backing: Backing::from(Arc::clone(&cache)),
             protection: Protection::Read,

@@ -21,14 +21,14 @@ use std::sync::{Arc, Mutex};
 
 use softfault_engine_loom::anon::Anonymous;
 use softfault_engine_loom::budget::Budget;
-use softfault_engine_loom::cache::node::LEAST_BYTES;
+use softfault_engine_loom::cache::node::MIN_BYTES;
 use softfault_engine_loom::cache::{FrameMemory, Node, NodeOptions};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
 use softfault_engine_loom::mm::{
-    AddressSpace, Advice, Attributes, Backing, Frozen, Machine, MmError, Protection,
+    AddressSpace, Advice, Attributes, Backing, Frozen, MmError, Protection, VmaSlabs,
 };
 use softfault_engine_loom::mmu::{
-    Access, MmuError, Place, Reservation, TABLE_SPAN, Unmoved, Zeroed,
+    Access, MmuError, PartialMove, Place, Reservation, TABLE_SPAN, Zeroed,
 };
 use softfault_engine_loom::store::{Store, StoreError};
 use softfault_engine_loom::swap::{Swap, SwapDevice};
@@ -186,7 +186,7 @@ impl Mmu for Hardware {
         Ok(true)
     }
 
-    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), Unmoved> {
+    fn move_pages(&self, _: Place<'_>, _: Place<'_>, _: usize) -> Result<(), PartialMove> {
         unreachable!("no model moves pages");
     }
 
@@ -303,7 +303,7 @@ pub struct Private {
 impl Private {
     /// With a device whose writes succeed, or not.
     pub fn new(fails: bool) -> Arc<Self> {
-        let budget = Budget::new((LEAST_BYTES / PAGE_SIZE) as u64);
+        let budget = Budget::new((MIN_BYTES / PAGE_SIZE) as u64);
         let hardware = Arc::new(Hardware::new());
         let device = Arc::new(Device {
             fails,
@@ -321,8 +321,8 @@ impl Private {
             },
         )
         .unwrap();
-        let machine = Machine::with_max_nodes(4, 2);
-        let space = AddressSpace::new(machine, Arc::new(Still)).unwrap();
+        let slabs = VmaSlabs::with_max_nodes(4, 2);
+        let space = AddressSpace::new(slabs, Arc::new(Still)).unwrap();
         let fixed = budget.charged();
         let anon = Anonymous::new(Arc::clone(&node), 2 * PAGE_SIZE).unwrap();
         let attributes = Attributes {

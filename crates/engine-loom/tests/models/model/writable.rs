@@ -9,10 +9,10 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 
 use softfault_engine_loom::PAGE_SIZE;
 use softfault_engine_loom::budget::Budget;
-use softfault_engine_loom::cache::node::LEAST_BYTES;
+use softfault_engine_loom::cache::node::MIN_BYTES;
 use softfault_engine_loom::cache::{Node, NodeOptions, PageCache};
 use softfault_engine_loom::fault::{self, FaultFlags, NeverInterrupted, Outcome};
-use softfault_engine_loom::mm::{AddressSpace, Advice, Attributes, Backing, Machine, Protection};
+use softfault_engine_loom::mm::{AddressSpace, Advice, Attributes, Backing, Protection, VmaSlabs};
 use softfault_engine_loom::store::{PageWrite, Store, StoreError, WriteBack};
 
 use super::Still;
@@ -123,12 +123,12 @@ pub struct Writable {
 
 impl Writable {
     pub fn new() -> Arc<Self> {
-        let budget = Budget::new((LEAST_BYTES / PAGE_SIZE) as u64);
+        let budget = Budget::new((MIN_BYTES / PAGE_SIZE) as u64);
         let hardware = Arc::new(Hardware::new());
         let (clock, frames) = (Arc::new(Still), Arc::new(memory()));
         let options = NodeOptions::default();
         let node = Node::new(budget, hardware.clone(), frames, clock, options).unwrap();
-        let space = AddressSpace::new(Machine::with_max_nodes(4, 2), Arc::new(Still)).unwrap();
+        let space = AddressSpace::new(VmaSlabs::with_max_nodes(4, 2), Arc::new(Still)).unwrap();
         let file = Arc::new(File::default());
         let stores: (Arc<dyn Store>, Arc<dyn WriteBack>) = (file.clone(), file.clone());
         let bytes = (PAGES * PAGE_SIZE) as u64;

@@ -11,7 +11,7 @@ use sync::stat::Gauge;
 #[repr(align(64))]
 pub(super) struct Part {
     inner: Mutex<Inner, { order::FRAME_POOL }>,
-    glance: Glance,
+    unlocked: UnlockedCounts,
     /// Immutable: its number, and how many there are.
     number: usize,
     parts: usize,
@@ -22,7 +22,7 @@ pub(super) struct Part {
 /// Numbers that are read without the lock, on a line of their own. Set under it; old at once.
 #[derive(Default)]
 #[repr(align(64))]
-struct Glance {
+struct UnlockedCounts {
     free: Gauge,
     used: Gauge,
 }
@@ -48,7 +48,7 @@ impl Part {
                 free_pages: 0,
                 used_pages: 0,
             }),
-            glance: Glance::default(),
+            unlocked: UnlockedCounts::default(),
             number,
             parts,
             slots,
@@ -61,12 +61,12 @@ impl Part {
 
     /// Free pages of its chunks.
     pub(super) fn free_pages(&self) -> usize {
-        self.glance.free.get() as usize
+        self.unlocked.free.get() as usize
     }
 
     /// Pages of its chunks that folios hold.
     pub(super) fn used_pages(&self) -> usize {
-        self.glance.used.get() as usize
+        self.unlocked.used.get() as usize
     }
 
     pub(super) fn lock(&self) -> LockedPart<'_> {
@@ -209,7 +209,7 @@ impl Drop for LockedPart<'_> {
                 gauge.set(pages as u32);
             }
         };
-        show(&self.part.glance.free, self.inner.free_pages);
-        show(&self.part.glance.used, self.inner.used_pages);
+        show(&self.part.unlocked.free, self.inner.free_pages);
+        show(&self.part.unlocked.used, self.inner.used_pages);
     }
 }

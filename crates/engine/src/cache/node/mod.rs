@@ -29,7 +29,7 @@ mod size;
 pub(crate) use folios::FrameUse;
 
 /// The least budget that a node can work with, in bytes.
-pub const LEAST_BYTES: usize = 8 << 20;
+pub const MIN_BYTES: usize = 8 << 20;
 /// The largest window of read-ahead: 8 MiB, in pages.
 pub(crate) const MAX_WINDOW: u32 = 2048;
 /// The largest budget, in pages: folios and frames have numbers of 32 bits.
@@ -38,7 +38,7 @@ const MOST_PAGES: usize = 1 << 31;
 /// Why a node could not be made or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeError {
-    /// Fewer bytes than [`LEAST_BYTES`].
+    /// Fewer bytes than [`MIN_BYTES`].
     BudgetTooSmall,
     /// More than the node was made for (see [`NodeOptions::most_bytes`]).
     BudgetTooLarge,
@@ -127,7 +127,7 @@ impl Node {
             reads,
         } = options;
         let pages = budget.limit() as usize;
-        if pages * PAGE_SIZE < LEAST_BYTES {
+        if pages * PAGE_SIZE < MIN_BYTES {
             return Err(NodeError::BudgetTooSmall);
         }
         if pages > MOST_PAGES {

@@ -1,12 +1,12 @@
 //! The cost of a node's own memory, and the limits of its budget.
 
-use super::{LEAST_BYTES, Node, NodeError};
+use super::{MIN_BYTES, Node, NodeError};
 use crate::budget::{Budget, FLOOR, InHand};
 use crate::cache::folio::Folio;
 use crate::cache::frames::{CHUNK_PAGES, Frames};
 use crate::lock::Mutex;
 use crate::page::PAGE_SIZE;
-use crate::reclaim::patience::Patience;
+use crate::reclaim::memory_wait::MemoryWaitLimit;
 
 /// A folio's metadata, as a share of the page that it is at least.
 const FOLIO_SHARE: usize = PAGE_SIZE / size_of::<Folio>();
@@ -42,7 +42,7 @@ impl Size {
             // The other members of an enclosing budget make room for a newcomer.
             // Nothing is short if pages were given back meanwhile.
             if let Some(short) = budget.short_of(charge + FLOOR) {
-                let made = short.squeeze((charge + FLOOR) as usize, InHand::Nothing);
+                let made = short.reclaim_from_members((charge + FLOOR) as usize, InHand::Nothing);
                 if made == 0 && short.short_of(charge + FLOOR).is_some() {
                     budget.let_go(charge);
                     return Err(NodeError::NoMemory);
@@ -80,7 +80,7 @@ impl Node {
     /// budget cannot spare the cost of a larger one, the budget stays as it was.
     pub fn set_memory(&self, bytes: usize) -> Result<(), NodeError> {
         let pages = bytes / PAGE_SIZE;
-        if pages * PAGE_SIZE < LEAST_BYTES {
+        if pages * PAGE_SIZE < MIN_BYTES {
             return Err(NodeError::BudgetTooSmall);
         }
         if pages > self.size.most {
@@ -111,7 +111,7 @@ impl Node {
     /// Reclaims until the limit is kept, and leaves faults their floor, once `less` pages
     /// have been given back; false if the present pages cannot be evicted.
     fn reclaim_down(&self, less: u64) -> bool {
-        let mut patience = Patience::new(&*self.clock);
+        let mut memory_wait = MemoryWaitLimit::new(&*self.clock);
         loop {
             let subscription = self.budget.subscribe();
             let charged = (self.budget.charged() + FLOOR).saturating_sub(less);
@@ -122,10 +122,10 @@ impl Node {
             }
             // Reads under way, and folios in the hands of others. That there are no folios
             // for a moment is no answer: a fault that has yet to take one has paid for it.
-            if self.squeeze(excess, InHand::Nothing) == 0 {
-                patience.wait(subscription);
+            if self.reclaim_from_members(excess, InHand::Nothing) == 0 {
+                memory_wait.wait(subscription);
             }
-            if patience.is_over() {
+            if memory_wait.is_over() {
                 return false;
             }
         }

@@ -327,7 +327,7 @@ impl<'a> ReadBatch<'a> {
                 let folio = node.folios.get(id);
                 if place < started {
                     // A waiter that came before the read was in flight reaps it now.
-                    folio.rouse();
+                    folio.wake_while_locked();
                 } else if self.reads_all {
                     read::demand(cache, folio);
                     node.put(folio);

@@ -71,7 +71,7 @@ pub(crate) fn begin(cache: &PageCache, folio: &FolioRef<'_>) -> bool {
         node.put(folio);
     }
     // A waiter that came before the read was in flight reaps it now; or waits for this thread.
-    folio.rouse();
+    folio.wake_while_locked();
     started
 }
 

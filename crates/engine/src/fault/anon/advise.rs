@@ -27,7 +27,7 @@ impl AddressSpace {
     /// (`MADV_FREE`): until then they may become zeros at any time. Fails for private
     /// mappings of files, and where a page is locked in memory, as Linux does.
     pub fn free(&self, range: Range<usize>) -> Result<(), MmError> {
-        self.for_private(&range, |anon, part| match anon.origin() {
+        self.for_private(&range, |anon, part| match anon.private_file() {
             Some(_) => Err(MmError::NotAnonymous),
             None if anon.has_locked(&part) => Err(MmError::Locked),
             None => {

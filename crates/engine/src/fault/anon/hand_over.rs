@@ -133,7 +133,7 @@ impl Anonymous {
         let state = self.pages.state(page);
         let is_changed = !state.is_clean() || self.pages.slot(page).is_some();
         // In memory of a file, unchanged pages are the file's.
-        let is_own = match self.origin() {
+        let is_own = match self.private_file() {
             Some(_) => !state.is_absent() && is_changed,
             None => !state.is_absent(),
         };

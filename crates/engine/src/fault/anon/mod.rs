@@ -14,7 +14,7 @@ use crate::anon::habits::LARGEST;
 use crate::anon::pages::{Found, PageLock};
 use crate::anon::{Anonymous, NotShown};
 use crate::budget::FLOOR;
-use crate::cache::window::Enter;
+use crate::cache::window::CountResult;
 use crate::mm::backing::{SoftPage, VmFault, VmOps};
 use crate::mm::{Backing, ForkError, MmError, MoveError};
 use crate::mmu::gather::MmuGather;
@@ -163,7 +163,7 @@ fn fault(
         Found::Locked => return Fault::Retry(Wait::anonymous_page(anon, addr)),
         Found::NoMemory => return Fault::Retry(Wait::anonymous_memory(anon)),
     };
-    if vanished::is_doubtful(anon, addr, state, flags.write) {
+    if vanished::must_check_page_tables(anon, addr, state, flags.write) {
         return vanished::fault(anon, addr, state);
     }
     if state.is_resident() && !flags.write {
@@ -326,12 +326,12 @@ fn make_room(anon: &Arc<Anonymous>, addr: usize, pages: usize) -> Result<(), Wai
         return Err(Wait::anonymous_memory(anon));
     }
     let refused = match anon.window.enter(addr, pages, budget, FLOOR) {
-        Enter::Entered => return Ok(()),
+        CountResult::Counted => return Ok(()),
         refused => refused,
     };
     budget.uncharge(pages as u64);
     Err(match refused {
-        Enter::Zapping => Wait::anonymous_table(anon, addr),
+        CountResult::Zapping => Wait::anonymous_table(anon, addr),
         _ => Wait::anonymous_memory(anon),
     })
 }

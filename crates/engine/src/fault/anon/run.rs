@@ -45,7 +45,7 @@ impl<'a> Run<'a> {
     pub fn with(anon: &'a Anonymous, page: usize, shown: Shown, advice: Advice) -> Self {
         let is_alone = anon.node.policies.first_touch == FirstTouch::Page
             || advice == Advice::Random
-            || anon.origin().is_some();
+            || anon.private_file().is_some();
         match is_alone {
             true => Self::of(anon, page, 0),
             false => Self::as_others(anon, page, shown)

@@ -13,7 +13,12 @@ const LOST: FaultError = FaultError::Io(14);
 
 /// True if a fault on a resident page of private memory is one that the page tables
 /// are to be asked about. A write to a page that is clean has something to do first.
-pub(super) fn is_doubtful(anon: &Anonymous, addr: usize, state: PageState, write: bool) -> bool {
+pub(super) fn must_check_page_tables(
+    anon: &Anonymous,
+    addr: usize,
+    state: PageState,
+    write: bool,
+) -> bool {
     let spurious = state.is_resident() && !(write && (state.is_clean() || state.is_zero()));
     spurious && anon.node.spurious_faults.is_second(addr)
 }
@@ -51,7 +56,7 @@ pub(super) fn fault(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> Fau
 
 /// A page that is locked in memory, or kept for a system call, and is missing.
 fn stays(anon: &Anonymous, addr: usize, state: PageState) -> Fault {
-    if anon.origin().is_some() || state.is_zero() {
+    if anon.private_file().is_some() || state.is_zero() {
         return Fault::Error(LOST);
     }
     let filled = (anon.node.mmu).fill(anon.window.reservation(), addr, PAGE_SIZE);

@@ -84,7 +84,7 @@ impl FaultIn {
 
     /// From now on nothing is read and nothing waited for: missing pages have
     /// [`FaultInError::TimedOut`].
-    pub fn wait_no_more(&mut self) {
+    pub fn stop_waiting(&mut self) {
         self.waits = false;
     }
 

@@ -63,20 +63,20 @@ impl FaultInMany {
             match self.progress.step(&self.ranges, space, interrupt) {
                 None => {}
                 Some(Progress::Done) => {
-                    self.tell(usize::MAX, arrived);
+                    self.report(usize::MAX, arrived);
                     return true;
                 }
                 Some(Progress::Interrupted) => return false,
                 Some(Progress::Failed(addr, why)) => self.failed.push((addr, why)),
             }
             if let Some(reached) = self.progress.reached() {
-                self.tell(reached, arrived);
+                self.report(reached, arrived);
             }
         }
     }
 
-    /// Tells of the ranges that end below an address, but for those that failed.
-    fn tell(&mut self, reached: usize, arrived: &mut dyn FnMut(usize)) {
+    /// Reports the ranges that end below an address, but for those that failed.
+    fn report(&mut self, reached: usize, arrived: &mut dyn FnMut(usize)) {
         while let Some(range) = self.ranges.get(self.told)
             && whole_pages(range).end <= reached
         {
@@ -89,8 +89,8 @@ impl FaultInMany {
 
     /// From now on nothing is read and nothing waited for. Ranges that are there are well, all
     /// others have [`FaultInError::TimedOut`].
-    pub fn wait_no_more(&mut self) {
-        self.progress.wait_no_more();
+    pub fn stop_waiting(&mut self) {
+        self.progress.stop_waiting();
     }
 
     /// Once they are through: those that are not in, by the caller's number, and why.

@@ -6,7 +6,7 @@ use crate::PAGE_SIZE;
 use crate::cache::folio::{BLOCK_BYTES, NO_FOLIO, flag};
 use crate::cache::node::FrameUse;
 use crate::cache::reads::read;
-use crate::cache::window::Enter;
+use crate::cache::window::CountResult;
 use crate::cache::{FolioRef, PageCache};
 use crate::mmu::TABLE_SPAN;
 use core::ops::Range;
@@ -75,14 +75,14 @@ fn finish_hole(cache: &Arc<PageCache>, run: Range<usize>, folios: &[u32]) -> Fau
     let pages = (run.end - run.start) / PAGE_SIZE;
     let entered = cache.window.enter(run.start, pages, &node.budget, 0);
     let mapped = match entered {
-        Enter::Entered => {
+        CountResult::Counted => {
             let window = cache.window.reservation();
             node.mmu.zero(window, run.start, run.end - run.start)
         }
-        Enter::NoMemory | Enter::Zapping => Ok(()),
+        CountResult::NoMemory | CountResult::Zapping => Ok(()),
     };
-    let done = entered == Enter::Entered && mapped.is_ok();
-    if entered == Enter::Entered && !done {
+    let done = entered == CountResult::Counted && mapped.is_ok();
+    if entered == CountResult::Counted && !done {
         cache.leave(run.start, pages);
     }
     for &id in folios {
@@ -99,10 +99,10 @@ fn finish_hole(cache: &Arc<PageCache>, run: Range<usize>, folios: &[u32]) -> Fau
         node.stats.zero_pages.add(pages as u64);
     }
     match (entered, mapped) {
-        (Enter::NoMemory, _) => Fault::Retry(Wait::memory(cache, MAPPING)),
-        (Enter::Zapping, _) => Fault::Retry(Wait::table(cache, run.start)),
-        (Enter::Entered, Err(error)) => Fault::Error(mmu_error(error)),
-        (Enter::Entered, Ok(())) => Fault::Mapped,
+        (CountResult::NoMemory, _) => Fault::Retry(Wait::memory(cache, MAPPING)),
+        (CountResult::Zapping, _) => Fault::Retry(Wait::table(cache, run.start)),
+        (CountResult::Counted, Err(error)) => Fault::Error(mmu_error(error)),
+        (CountResult::Counted, Ok(())) => Fault::Mapped,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::reads::{ahead, read};
-use crate::cache::window::{Enter, TABLE_PAGES};
+use crate::cache::window::{CountResult, TABLE_PAGES};
 use crate::cache::{FolioRef, PageCache, Writes};
 use crate::fault::anon::install as private;
 use crate::mmu::MmuError;
@@ -226,9 +226,9 @@ impl PageCache {
             return Err(Refused::Memory);
         }
         let refused = match self.window.enter(addr, pages, budget, reserve) {
-            Enter::Entered => return Ok(()),
-            Enter::NoMemory => Refused::Memory,
-            Enter::Zapping => Refused::Zapping,
+            CountResult::Counted => return Ok(()),
+            CountResult::NoMemory => Refused::Memory,
+            CountResult::Zapping => Refused::Zapping,
         };
         budget.uncharge(pages as u64);
         Err(refused)

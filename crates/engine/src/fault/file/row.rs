@@ -17,7 +17,7 @@ use crate::cache::folio::{BLOCK_BYTES, BLOCK_PAGES, Folio, NO_FOLIO, flag};
 use crate::cache::frames::CHUNK_PAGES;
 use crate::cache::reads::{ahead, read};
 use crate::cache::row::{ROW, first_frame, span};
-use crate::cache::window::{Enter, TABLE_PAGES};
+use crate::cache::window::{CountResult, TABLE_PAGES};
 use crate::cache::{FolioRef, Node, PageCache};
 use crate::mmu::Moved;
 use crate::page::Advice;
@@ -62,15 +62,15 @@ pub(super) fn map(
     match row.install() {
         Moved::All => {}
         Moved::Lost => {
-            node.stats.rows_lost.add(1);
+            node.stats.thp_lost.add(1);
             return Some(Fault::Again);
         }
         Moved::NotNow | Moved::Never => {
-            node.stats.rows_refused.add(1);
+            node.stats.thp_move_failed.add(1);
             return None;
         }
     }
-    node.stats.rows_moved.add(1);
+    node.stats.thp_moved.add(1);
     if !flags.tried {
         node.stats.minor_faults.add(1);
     }
@@ -144,7 +144,7 @@ impl<'a> Locked<'a> {
         if !budget.try_charge(pages, RESERVE) {
             return Moved::NotNow;
         }
-        if window.enter_whole(start, budget, RESERVE) != Some(Enter::Entered) {
+        if window.enter_whole(start, budget, RESERVE) != Some(CountResult::Counted) {
             budget.uncharge(pages);
             return Moved::NotNow;
         }

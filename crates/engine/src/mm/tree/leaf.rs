@@ -47,7 +47,7 @@ pub struct LockedLeaf<'a, const FANOUT: usize = { super::FANOUT }> {
 
 /// Why a leaf cannot be changed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotYet {
+pub enum LeafLockError {
     /// Nodes above it have split. Take it again.
     Moved,
     /// As many spare nodes are needed.
@@ -109,7 +109,7 @@ impl<'a, const FANOUT: usize> LockedLeaf<'a, FANOUT> {
     }
 
     /// Takes all nodes that one more VMA changes. After an error take the leaf again.
-    pub fn make_room(&mut self, spare: &Spare) -> Result<(), NotYet> {
+    pub fn make_room(&mut self, spare: &Spare) -> Result<(), LeafLockError> {
         let mut top = self.path.depth - 1;
         while top > 0 && self.tree.node(self.path.steps[top].0).count() == FANOUT {
             top -= 1;
@@ -119,12 +119,12 @@ impl<'a, const FANOUT: usize> LockedLeaf<'a, FANOUT> {
         let nodes = self.tree.nodes_to_split(&self.path);
         match nodes <= spare.count() {
             true => Ok(()),
-            false => Err(NotYet::Nodes(nodes)),
+            false => Err(LeafLockError::Nodes(nodes)),
         }
     }
 
     /// Takes all nodes that one VMA less changes. After an error take the leaf again.
-    pub fn make_way(&mut self) -> Result<(), NotYet> {
+    pub fn make_way(&mut self) -> Result<(), LeafLockError> {
         let leaf = self.path.depth - 1;
         if leaf == 0 || self.node().count() > 1 {
             self.path.cut(leaf);
@@ -135,23 +135,23 @@ impl<'a, const FANOUT: usize> LockedLeaf<'a, FANOUT> {
         let parent = self.tree.node(self.path.steps[leaf - 1].0);
         // Before it is taken, a guess: lookups do not begin again for nothing.
         if parent.count() < least {
-            return Err(NotYet::Alone);
+            return Err(LeafLockError::Alone);
         }
         self.take_above(leaf - 1)?;
         if parent.count() < least {
-            return Err(NotYet::Alone);
+            return Err(LeafLockError::Alone);
         }
         self.path.cut(leaf - 1);
         Ok(())
     }
 
     /// Takes a node of the path whose child is taken, if it still is its child.
-    fn take_above(&mut self, at: usize) -> Result<(), NotYet> {
+    fn take_above(&mut self, at: usize) -> Result<(), LeafLockError> {
         let node = self.tree.node(self.path.steps[at].0);
         let child = self.path.steps[at + 1].0;
         self.changes.take(node);
         let slot = (0..node.count()).find(|&slot| node.value(slot) == child);
-        self.path.steps[at].1 = slot.ok_or(NotYet::Moved)?;
+        self.path.steps[at].1 = slot.ok_or(LeafLockError::Moved)?;
         Ok(())
     }
 

@@ -46,7 +46,7 @@ mod walk;
 
 pub use find::Contended;
 pub use insert::Spare;
-pub use leaf::{LockedLeaf, NotYet};
+pub use leaf::{LeafLockError, LockedLeaf};
 pub use node::{FANOUT, Node};
 
 use sync::Arc;

@@ -53,7 +53,7 @@ use sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::super::mmap_lock::{MmapHeld, MmapLock, MmapWriteGuard};
 use super::super::vma::Vma;
 use super::{FROZEN, ReadBy, ReadError, VmaRead};
-use crate::lock::raw_rwsem::{MOST_READERS, RawRwSem, TryReadError, Turn};
+use crate::lock::raw_rwsem::{MOST_READERS, RawRwSem, RwsemWaiter, TryReadError};
 use crate::lock::rwsem::wait_counted;
 use crate::slab::TypeStable;
 
@@ -100,9 +100,14 @@ impl VmaLock {
 
     /// Does `change` alone in the semaphore, for which it waits if it must.
     fn alone(&self, mmap_lock: &MmapLock, change: impl FnOnce()) {
-        let turn = self.sem.write_or_queue();
-        if turn.is_some() {
-            wait_counted(turn, Turn::wait, mmap_lock.vma_waits(), mmap_lock.clock());
+        let waiter = self.sem.write_or_queue();
+        if waiter.is_some() {
+            wait_counted(
+                waiter,
+                RwsemWaiter::wait,
+                mmap_lock.vma_waits(),
+                mmap_lock.clock(),
+            );
         }
         change();
         self.sem.leave_write();
@@ -198,7 +203,7 @@ pub(super) fn start_write(vma: &Vma, mmap: &MmapWriteGuard<'_>, seq: u64) {
     let mmap_lock = mmap.mmap_lock();
     wait_counted(
         lock.sem.write_or_queue(),
-        Turn::wait,
+        RwsemWaiter::wait,
         mmap_lock.vma_waits(),
         mmap_lock.clock(),
     );

@@ -30,8 +30,8 @@
 //! after it: where s2 came before a4, it is a4 that hands the Release of s2 on
 //! to the next a1.
 //!
-//! Cores that come later are no exception: taking a seat and s2 both change
-//! `seats`, and one of them comes first in the same way.
+//! Cores that come later are no exception: adding a core and s2 both change
+//! `added`, and one of them comes first in the same way.
 //!
 //! **Inside an access** a core may only copy between frames and its own buffer.
 //! It must not wait, and must not touch the caller's memory, which may
@@ -54,10 +54,10 @@ const ONE: u32 = 4;
 #[derive(Debug)]
 pub struct Cores {
     line: Line,
-    /// Seats that were ever taken are below.
-    seats: AtomicU32,
+    /// Cores that were ever added are below.
+    added: AtomicU32,
     words: Box<[Word]>,
-    /// Seats that were given back.
+    /// Those of removed cores.
     free: Mutex<Vec<u32>>,
 }
 
@@ -75,9 +75,9 @@ struct Line {
 #[repr(align(64))]
 struct Word(WaitWord);
 
-/// A core's place among the cores. Given back by [`Cores::stand_up`].
+/// A core's place among the cores. Given back by [`Cores::remove_core`].
 #[derive(Debug)]
-pub struct Seat {
+pub struct CoreHandle {
     index: u32,
     /// Accesses so far, times [`ONE`].
     count: u32,
@@ -98,45 +98,45 @@ impl Cores {
             line: Line {
                 generation: AtomicU64::new(1),
             },
-            seats: AtomicU32::new(0),
+            added: AtomicU32::new(0),
             words: (0..most).map(|_| Word::default()).collect(),
             free: Mutex::new(Vec::new()),
         }
     }
 
     /// Makes a core. `None` if there are as many as there may be.
-    pub fn sit_down(&self) -> Option<Seat> {
-        let seat = self.free.lock().pop();
-        let index = seat.or_else(|| {
-            let room = |seats: u32| ((seats as usize) < self.words.len()).then_some(seats + 1);
+    pub fn add_core(&self) -> Option<CoreHandle> {
+        let handle = self.free.lock().pop();
+        let index = handle.or_else(|| {
+            let room = |added: u32| ((added as usize) < self.words.len()).then_some(added + 1);
             // AcqRel pairs with itself in `shootdown`; see above.
-            self.seats.fetch_update(AcqRel, Acquire, room).ok()
+            self.added.fetch_update(AcqRel, Acquire, room).ok()
         })?;
-        // Acquire pairs with the Release of the seat's last user.
+        // Acquire pairs with the Release of the handle's last user.
         let word = self.words[index as usize].0.load(Acquire);
         assert!(word & INSIDE == 0, "core {index} is in use");
-        Some(Seat {
+        Some(CoreHandle {
             index,
             count: word & !AWAITED,
         })
     }
 
     /// Ends a core.
-    pub fn stand_up(&self, seat: Seat) {
-        self.free.lock().push(seat.index);
+    pub fn remove_core(&self, handle: CoreHandle) {
+        self.free.lock().push(handle.index);
     }
 
     /// Begins an access.
     #[inline]
-    pub fn enter(&self, seat: &mut Seat) -> Inside<'_> {
-        let word = &self.words[seat.index as usize].0;
+    pub fn enter(&self, handle: &mut CoreHandle) -> Inside<'_> {
+        let word = &self.words[handle.index as usize].0;
         // a1. Acquire pairs with the Release of s2.
-        let before = word.swap(seat.count | INSIDE, Acquire);
+        let before = word.swap(handle.count | INSIDE, Acquire);
         debug_assert!(before & INSIDE == 0, "a core is inside twice");
-        seat.count = seat.count.wrapping_add(ONE);
+        handle.count = handle.count.wrapping_add(ONE);
         Inside {
             word,
-            next: seat.count,
+            next: handle.count,
             // a2. Acquire pairs with the Release of s1.
             generation: self.line.generation.load(Acquire),
         }
@@ -148,9 +148,9 @@ impl Cores {
         // s1. Release pairs with the Acquire of a2; others' raises in between
         // are read-modify-writes and hand it on.
         self.line.generation.fetch_add(1, Release);
-        // AcqRel pairs with `sit_down`.
-        let seats = self.seats.fetch_add(0, AcqRel);
-        for word in &self.words[..seats as usize] {
+        // AcqRel pairs with `add_core`.
+        let added = self.added.fetch_add(0, AcqRel);
+        for word in &self.words[..added as usize] {
             wait_outside(&word.0);
         }
     }

@@ -3,7 +3,7 @@
 
 use super::SoftMmu;
 use super::tlb::{Tlb, TlbKey, Transfer};
-use super::{cores::Seat, entry::Pte};
+use super::{cores::CoreHandle, entry::Pte};
 
 impl SoftMmu {
     /// Gives so many frames to a pool for good; the first of them.
@@ -27,7 +27,7 @@ impl SoftMmu {
     /// An access by the page that `walk` finds, called inside of it; see `Tables::miss`.
     pub(super) fn miss_huge(
         &self,
-        seat: &mut Seat,
+        handle: &mut CoreHandle,
         tlb: &mut Tlb,
         place: TlbKey,
         may_write: bool,
@@ -36,6 +36,6 @@ impl SoftMmu {
     ) -> bool {
         let found = || walk().map_or(Pte::NONE, Pte::writable);
         self.tables
-            .miss_found(seat, tlb, place, may_write, transfer, found)
+            .miss_found(handle, tlb, place, may_write, transfer, found)
     }
 }

@@ -29,7 +29,7 @@
 //! frames. None is held while anything else is waited for, except that a leaf
 //! may be over a shootdown, which waits for copies only.
 
-use super::{Access, Mmu, MmuError, Moved, Place, Reservation, TABLE_SPAN, Unmoved, Zeroed};
+use super::{Access, Mmu, MmuError, Moved, PartialMove, Place, Reservation, TABLE_SPAN, Zeroed};
 use crate::PAGE_SIZE;
 use crate::lock::Mutex;
 use crate::page::Protection;
@@ -181,15 +181,15 @@ impl Mmu for SoftMmu {
 
     fn release(&self, window: Reservation) {
         self.tables.zap(&[window.range()]);
-        let taken_out = {
+        let detached = {
             let part = self.windows.of(window.addr);
             let mut windows = part.expect("a window that was reserved").lock();
             let between = windows.give(window.addr);
-            self.tables.take_out_tables(window.range(), between)
+            self.tables.detach_tables(window.range(), between)
         };
         // Cores may still walk these tables, but no entry leads there: the addresses may be reserved again meanwhile.
-        if !taken_out.is_empty() {
-            self.tables.free_taken_out(taken_out);
+        if !detached.is_empty() {
+            self.tables.free_detached(detached);
         }
     }
 
@@ -273,7 +273,7 @@ impl Mmu for SoftMmu {
         self.tables.bytes(addr)
     }
 
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
         let from = check(from.0, from.1, bytes);
         let to = check(to.0, to.1, bytes);
         self.tables.move_pages(from, to.start)

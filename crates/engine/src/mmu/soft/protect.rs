@@ -2,9 +2,9 @@
 
 use super::entry::Pte;
 use super::tables::{NoFrame, Tables};
-use super::zap::TakenOut;
+use super::zap::Detached;
 use crate::PAGE_SIZE;
-use crate::mmu::Unmoved;
+use crate::mmu::PartialMove;
 use core::ops::Range;
 use core::slice;
 
@@ -40,7 +40,7 @@ impl<const N: usize> Tables<N> {
     /// Moves the pages of `from`, which nobody uses meanwhile, to the same
     /// distances from `to`, where nothing is. If there is no frame for a table,
     /// the pages before that have moved, and the others have not.
-    pub fn move_pages(&self, from: Range<usize>, to: usize) -> Result<(), Unmoved> {
+    pub fn move_pages(&self, from: Range<usize>, to: usize) -> Result<(), PartialMove> {
         let distance = to.wrapping_sub(from.start);
         let mut done = Ok(());
         let mut addr = from.start;
@@ -62,7 +62,7 @@ impl<const N: usize> Tables<N> {
             Err(NoFrame) => addr - PAGE_SIZE,
         };
         self.zap(slice::from_ref(&(from.start..end)));
-        done.map_err(|error| Unmoved {
+        done.map_err(|error| PartialMove {
             error: error.into(),
             moved: end - from.start,
         })
@@ -107,11 +107,11 @@ impl<const N: usize> Tables<N> {
         // First for reading only: until the shootdown some read the old one,
         // which is the same as long as nobody writes to the new one.
         leaf.replace(addr, Pte::read_only(own));
-        let mut taken_out = TakenOut::new();
+        let mut detached = Detached::new();
         if let Some(frame) = old.owned() {
-            taken_out.push(self, frame);
+            detached.push(self, frame);
         }
-        self.free_taken_out(taken_out);
+        self.free_detached(detached);
         leaf.replace(addr, Pte::writable(own));
         Ok(())
     }

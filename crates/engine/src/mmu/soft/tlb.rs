@@ -4,7 +4,7 @@
 //! generation is the one it was made under (`cores`); so a shootdown empties
 //! all buffers at once.
 
-use super::cores::Seat;
+use super::cores::CoreHandle;
 use super::entry::Pte;
 use super::tables::Tables;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
@@ -96,14 +96,20 @@ impl<const N: usize> Tables<N> {
     /// An access by buffered translations. `false` if there is none that allows it:
     /// nothing was done.
     #[inline]
-    pub fn hit(&self, seat: &mut Seat, tlb: &Tlb, place: TlbKey, transfer: Transfer<'_>) -> bool {
+    pub fn hit(
+        &self,
+        handle: &mut CoreHandle,
+        tlb: &Tlb,
+        place: TlbKey,
+        transfer: Transfer<'_>,
+    ) -> bool {
         let Some(found) = tlb.find(place) else {
             return false;
         };
         if transfer.is_store() && !found.writable {
             return false;
         }
-        let inside = self.cores.enter(seat);
+        let inside = self.cores.enter(handle);
         let good = found.generation == inside.generation;
         if good {
             self.transfer(found.frame, place.addr, transfer);
@@ -117,7 +123,7 @@ impl<const N: usize> Tables<N> {
     /// shows the window's page at `place`, and `may_write` if the VMA does.
     pub fn miss(
         &self,
-        seat: &mut Seat,
+        handle: &mut CoreHandle,
         tlb: &mut Tlb,
         place: TlbKey,
         window_addr: usize,
@@ -125,20 +131,20 @@ impl<const N: usize> Tables<N> {
         transfer: Transfer<'_>,
     ) -> bool {
         let walk = || self.walk(window_addr);
-        self.miss_found(seat, tlb, place, may_write, transfer, walk)
+        self.miss_found(handle, tlb, place, may_write, transfer, walk)
     }
 
     /// The same by the entry that `walk` finds, inside of the access.
     pub(super) fn miss_found(
         &self,
-        seat: &mut Seat,
+        handle: &mut CoreHandle,
         tlb: &mut Tlb,
         place: TlbKey,
         may_write: bool,
         transfer: Transfer<'_>,
         walk: impl FnOnce() -> Pte,
     ) -> bool {
-        let inside = self.cores.enter(seat);
+        let inside = self.cores.enter(handle);
         let entry = walk();
         let writable = entry.is_writable() && may_write;
         if !entry.is_present() || (transfer.is_store() && !writable) {

@@ -1,7 +1,7 @@
 //! A core: a thread's way to the bytes of spaces.
 
 use super::SoftMmu;
-use super::cores::Seat;
+use super::cores::CoreHandle;
 use super::tlb::{Tlb, TlbKey, Transfer};
 use crate::PAGE_SIZE;
 use sync::Arc;
@@ -13,7 +13,7 @@ use sync::Arc;
 pub struct Core {
     mmu: Arc<SoftMmu>,
     /// None only while dropping.
-    seat: Option<Seat>,
+    handle: Option<CoreHandle>,
     tlb: Tlb,
     /// The memory that an access copies to or from: inside an access no thread may touch the
     /// caller's memory, see `cores`.
@@ -24,7 +24,7 @@ impl SoftMmu {
     /// A core of its own for the caller. `None` if there are 1024 already.
     pub fn core(self: &Arc<Self>) -> Option<Core> {
         Some(Core {
-            seat: Some(self.tables.cores.sit_down()?),
+            handle: Some(self.tables.cores.add_core()?),
             mmu: Arc::clone(self),
             tlb: Tlb::default(),
             buffer: Box::new([0; PAGE_SIZE]),
@@ -55,9 +55,9 @@ impl Core {
     /// there is none.
     #[inline]
     pub(crate) fn hit(&mut self, place: TlbKey, bytes: usize, way: Direction) -> bool {
-        let seat = self.seat.as_mut().expect("until dropped");
+        let handle = self.handle.as_mut().expect("until dropped");
         let transfer = transfer(&mut self.buffer[..bytes], way);
-        self.mmu.tables.hit(seat, &self.tlb, place, transfer)
+        self.mmu.tables.hit(handle, &self.tlb, place, transfer)
     }
 
     /// The same by the tables' entry at `window_addr`. The caller has a lock
@@ -70,10 +70,17 @@ impl Core {
         window_addr: usize,
         may_write: bool,
     ) -> bool {
-        let seat = self.seat.as_mut().expect("until dropped");
+        let handle = self.handle.as_mut().expect("until dropped");
         let transfer = transfer(&mut self.buffer[..bytes], way);
         let tables = &self.mmu.tables;
-        tables.miss(seat, &mut self.tlb, place, window_addr, may_write, transfer)
+        tables.miss(
+            handle,
+            &mut self.tlb,
+            place,
+            window_addr,
+            may_write,
+            transfer,
+        )
     }
 }
 
@@ -87,9 +94,9 @@ impl Core {
         may_write: bool,
         walk: impl FnOnce() -> Option<u32>,
     ) -> bool {
-        let seat = self.seat.as_mut().expect("until dropped");
+        let handle = self.handle.as_mut().expect("until dropped");
         let transfer = transfer(&mut self.buffer[..bytes], way);
-        (self.mmu).miss_huge(seat, &mut self.tlb, place, may_write, transfer, walk)
+        (self.mmu).miss_huge(handle, &mut self.tlb, place, may_write, transfer, walk)
     }
 }
 
@@ -102,8 +109,8 @@ fn transfer(bytes: &mut [u8], way: Direction) -> Transfer<'_> {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        if let Some(seat) = self.seat.take() {
-            self.mmu.tables.cores.stand_up(seat);
+        if let Some(handle) = self.handle.take() {
+            self.mmu.tables.cores.remove_core(handle);
         }
     }
 }

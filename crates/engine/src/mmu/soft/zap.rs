@@ -12,7 +12,7 @@ use core::ops::Range;
 const SHARED: usize = 64;
 
 /// Pages and tables that were taken out and may still be in use.
-pub(super) struct TakenOut {
+pub(super) struct Detached {
     /// To these ours was the only reference.
     only: Chain,
     /// A reference to each of these.
@@ -20,7 +20,7 @@ pub(super) struct TakenOut {
     shared_count: usize,
 }
 
-impl TakenOut {
+impl Detached {
     pub fn new() -> Self {
         Self {
             only: Chain::default(),
@@ -40,7 +40,7 @@ impl TakenOut {
             return self.only.push(&tables.frames, frame);
         }
         if self.shared_count == SHARED {
-            tables.free_taken_out(core::mem::replace(self, Self::new()));
+            tables.free_detached(core::mem::replace(self, Self::new()));
         }
         self.shared[self.shared_count] = frame;
         self.shared_count += 1;
@@ -51,21 +51,21 @@ impl<const N: usize> Tables<N> {
     /// Takes out all pages of the ranges, and leaves that are empty then.
     /// Nobody uses any of them when it returns.
     pub fn zap(&self, ranges: &[Range<usize>]) {
-        let mut taken_out = TakenOut::new();
+        let mut detached = Detached::new();
         let mut any = false;
         for range in ranges {
             self.for_each_leaf(range.clone(), |leaf, part| {
                 any = true;
-                self.zap_leaf(leaf, part, &mut taken_out);
+                self.zap_leaf(leaf, part, &mut detached);
             });
         }
         // Where there was no leaf there was no page for anybody to know.
         if any {
-            self.free_taken_out(taken_out);
+            self.free_detached(detached);
         }
     }
 
-    fn zap_leaf(&self, mut leaf: PteTable<'_, N>, part: Range<usize>, taken_out: &mut TakenOut) {
+    fn zap_leaf(&self, mut leaf: PteTable<'_, N>, part: Range<usize>, detached: &mut Detached) {
         for page in part.step_by(PAGE_SIZE) {
             if leaf.used() == 0 {
                 break;
@@ -74,33 +74,33 @@ impl<const N: usize> Tables<N> {
             if entry.is_present() {
                 leaf.clear(page);
                 if let Some(frame) = entry.owned() {
-                    taken_out.push(self, frame);
+                    detached.push(self, frame);
                 }
             }
         }
         if leaf.used() == 0 {
             let table = leaf.take_out();
             self.count_freed();
-            taken_out.push(self, table);
+            detached.push(self, table);
         }
     }
 
     /// Frees pages and tables that were taken out, when no core uses them any more.
-    pub(super) fn free_taken_out(&self, taken_out: TakenOut) {
+    pub(super) fn free_detached(&self, detached: Detached) {
         self.cores.shootdown();
-        for &frame in &taken_out.shared[..taken_out.shared_count] {
+        for &frame in &detached.shared[..detached.shared_count] {
             self.frames.put(frame);
         }
-        if !taken_out.only.is_empty() {
-            self.frames.free(taken_out.only);
+        if !detached.only.is_empty() {
+            self.frames.free(detached.only);
         }
     }
 
     /// Takes out the tables that served `window` alone: those that cover none
     /// but addresses `between` its neighbours. It has no pages any more, and
     /// nobody reserves or releases windows of its part meanwhile. The caller frees them.
-    pub(super) fn take_out_tables(&self, window: Range<usize>, between: Range<usize>) -> TakenOut {
-        let mut taken_out = TakenOut::new();
+    pub(super) fn detach_tables(&self, window: Range<usize>, between: Range<usize>) -> Detached {
+        let mut detached = Detached::new();
         for level in 1..super::tables::LEVELS - 1 {
             let span = Self::span(level);
             let mut start = window.start & !(span - 1);
@@ -111,13 +111,13 @@ impl<const N: usize> Tables<N> {
                     Err(missing_to) => missing_to.max(next),
                     Ok(above) => {
                         if alone && let Some(table) = self.take_out(above) {
-                            taken_out.push(self, table);
+                            detached.push(self, table);
                         }
                         next
                     }
                 };
             }
         }
-        taken_out
+        detached
     }
 }

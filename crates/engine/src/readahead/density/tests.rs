@@ -1,14 +1,14 @@
 use super::*;
 use crate::readahead::Mapped;
 
-/// The loans are the pages that areas have ahead, whichever way an area makes room for another: by a touch in
+/// The unused pages are those that areas have ahead, whichever way an area makes room for another: by a touch in
 /// it, or by the end of a folio that began in the one before.
 #[test]
-fn loans_are_the_pages_ahead() {
+fn unused_pages_are_the_pages_ahead() {
     let file_pages = 1 << 22;
     let mut density = Density::new(file_pages);
     let mut clock = 0;
-    let mut lent = 0;
+    let mut rounds = 0;
     for round in 0..40 {
         let dense = round * 7 * AREA;
         for page in 0..96 {
@@ -21,8 +21,12 @@ fn loans_are_the_pages_ahead() {
             clock += 1;
             touch(&mut density, kind, page..page + 1, clock);
         }
-        lent += u32::from(density.loans.lent() > 0);
-        assert_eq!(density.loans.lent(), density.areas.ahead(), "round {round}");
+        rounds += u32::from(density.unused.count() > 0);
+        assert_eq!(
+            density.unused.count(),
+            density.areas.ahead(),
+            "round {round}"
+        );
         // As many areas as are remembered, and none of them known: every second is entered by the
         // end of a folio.
         for number in 0..64 {
@@ -30,13 +34,13 @@ fn loans_are_the_pages_ahead() {
             clock += 1;
             touch(&mut density, Touch::FirstUse, end - 1..end + 1, clock);
             assert_eq!(
-                density.loans.lent(),
+                density.unused.count(),
                 density.areas.ahead(),
                 "{number} of round {round}"
             );
         }
     }
-    assert!(lent > 20, "in {lent} rounds something was lent");
+    assert!(rounds > 20, "in {rounds} rounds something was unused");
 }
 
 fn touch(density: &mut Density, touch: Touch, folio: Range<u64>, clock: u32) {
@@ -58,10 +62,10 @@ fn touch(density: &mut Density, touch: Touch, folio: Range<u64>, clock: u32) {
     density.plan(&event, &room);
 }
 
-/// Nor does an area that is forgotten, as it was evicted, keep its loans: its guess may have made room for
+/// Nor does an area that is forgotten, as it was evicted, keep its unused pages: its guess may have made room for
 /// others long ago.
 #[test]
-fn an_evicted_area_has_no_loans() {
+fn an_evicted_area_has_no_unused_pages() {
     let mut density = Density::new(1 << 22);
     let mut clock = 0;
     for number in 0..100 {
@@ -71,7 +75,7 @@ fn an_evicted_area_has_no_loans() {
             touch(&mut density, Touch::Miss, page..page + 1, clock);
         }
     }
-    assert_eq!(density.loans.lent(), density.areas.ahead());
+    assert_eq!(density.unused.count(), density.areas.ahead());
     let mut owed = 0;
     for number in 0..100 {
         let Some(area) = density.area_of(number * 3 * AREA) else {
@@ -85,7 +89,11 @@ fn an_evicted_area_has_no_loans() {
             clock += 1;
             touch(&mut density, Touch::Miss, page..page + 1, clock);
         }
-        assert_eq!(density.loans.lent(), density.areas.ahead(), "area {number}");
+        assert_eq!(
+            density.unused.count(),
+            density.areas.ahead(),
+            "area {number}"
+        );
     }
     assert!(owed > 10, "{owed} areas had something ahead");
 }
@@ -104,17 +112,17 @@ fn refused_pages_are_absent_again() {
     assert_eq!(absent(&density, 50..60), 10, "they are not");
     assert_eq!(absent(&density, 100..120), 0, "they were read before");
 
-    // A loan is one no more, either.
-    let lent = density.loans.lent();
+    // Its pages are not unused any more, either.
+    let unused = density.unused.count();
     let mut page = 0;
-    while density.loans.lent() == lent {
+    while density.unused.count() == unused {
         page += 1;
         assert!(page < 40, "half of a region is a reason to read the rest");
         touch(&mut density, Touch::Miss, page..page + 1, 1 + page as u32);
     }
     density.refused(density.last.1.span().start);
-    assert_eq!(density.loans.lent(), lent);
-    assert_eq!(density.areas.ahead(), lent);
+    assert_eq!(density.unused.count(), unused);
+    assert_eq!(density.areas.ahead(), unused);
 }
 
 /// Pages may be mapped early where areas are used up soon: not before one was, and not where sixteen are used in turn that

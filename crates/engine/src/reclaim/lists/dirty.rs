@@ -8,40 +8,40 @@ use crate::slab::Slab;
 use core::cmp::Reverse;
 use sync::atomic::Ordering;
 
-/// The turn of a mapped folio: inactive folios go before active ones, and older ones before younger ones.
-type Turn = (usize, Reverse<u32>);
+/// When a mapped folio is evicted: inactive folios go before active ones, and older ones before younger ones.
+type EvictionRank = (usize, Reverse<u32>);
 
-/// The turns of folios that are looked at, and the pages of each. Made before a lock is taken, because the memory of an allocator may be
+/// The ranks of folios that are looked at, and the pages of each. Made before a lock is taken, because the memory of an allocator may be
 /// of an engine, and a fault there takes the lists' locks.
-pub(in crate::reclaim) struct Turns {
-    turns: Vec<(Turn, usize)>,
+pub(in crate::reclaim) struct EvictionRanks {
+    ranks: Vec<(EvictionRank, usize)>,
     pages: usize,
 }
 
-impl Turns {
+impl EvictionRanks {
     /// Room to look at so many pages of each shard.
     pub(in crate::reclaim) fn new(pages: usize) -> Self {
         // One folio more of either list ends the look.
-        let turns = Vec::with_capacity(SHARDS * (pages + 2));
-        Self { turns, pages }
+        let ranks = Vec::with_capacity(SHARDS * (pages + 2));
+        Self { ranks, pages }
     }
 }
 
 impl Lists {
-    /// The dirty ones of the folios that go next, which are as many pages in all as `turns` looks at; returns how many. They stay on
+    /// The dirty ones of the folios that go next, which are as many pages in all as `ranks` looks at; returns how many. They stay on
     /// their lists. Inactive ones come first, although reclaim prefers active ones while there are too many of them.
     pub(in crate::reclaim) fn next_dirty(
         &self,
         folios: &Slab<Folio>,
-        turns: &mut Turns,
+        ranks: &mut EvictionRanks,
         out: &mut [u32],
     ) -> usize {
         let now = self.clock.now();
-        let last = self.last_of_next(folios, turns, now);
+        let last = self.last_of_next(folios, ranks, now);
         let mut count = 0;
         for shard in self.shards() {
-            each_mapped(&shard, folios, now, |folio, turn| {
-                let is_next = turn <= last && count < out.len();
+            each_mapped(&shard, folios, now, |folio, rank| {
+                let is_next = rank <= last && count < out.len();
                 let is_free = folio.state() & (flag::DIRTY | flag::LOCKED) == flag::DIRTY;
                 if is_next && is_free && !folio.is_writeback() {
                     out[count] = folio.id();
@@ -53,37 +53,42 @@ impl Lists {
         count
     }
 
-    /// The turn of the last of the next pages. The folios of a thread are in the shards of the processors that it ran on, so
+    /// The rank of the last of the next pages. The folios of a thread are in the shards of the processors that it ran on, so
     /// that all of the next ones may be in one shard.
-    fn last_of_next(&self, folios: &Slab<Folio>, turns: &mut Turns, now: u32) -> Turn {
-        let Turns { turns, pages } = turns;
-        turns.clear();
+    fn last_of_next(
+        &self,
+        folios: &Slab<Folio>,
+        ranks: &mut EvictionRanks,
+        now: u32,
+    ) -> EvictionRank {
+        let EvictionRanks { ranks, pages } = ranks;
+        ranks.clear();
         for shard in self.shards() {
             let mut looked_at = 0;
-            each_mapped(&shard, folios, now, |folio, turn| {
-                turns.push((turn, folio.pages()));
+            each_mapped(&shard, folios, now, |folio, rank| {
+                ranks.push((rank, folio.pages()));
                 looked_at += folio.pages();
                 looked_at < *pages
             });
         }
-        turns.sort_unstable();
+        ranks.sort_unstable();
         let mut counted = 0;
-        let is_enough = |&&(_, of_folio): &&(Turn, usize)| {
+        let is_enough = |&&(_, of_folio): &&(EvictionRank, usize)| {
             counted += of_folio;
             counted >= *pages
         };
-        let last = turns.iter().find(is_enough).or(turns.last());
-        last.map_or((0, Reverse(u32::MAX)), |&(turn, _)| turn)
+        let last = ranks.iter().find(is_enough).or(ranks.last());
+        last.map_or((0, Reverse(u32::MAX)), |&(rank, _)| rank)
     }
 }
 
-/// Shows mapped folios of a shard with their turns, those that go first of each list, until `look` says of a folio that it is
+/// Shows mapped folios of a shard with their ranks, those that go first of each list, until `look` says of a folio that it is
 /// the last of its list to be looked at.
 fn each_mapped<'a>(
     shard: &LockedShard<'_>,
     folios: &'a Slab<Folio>,
     now: u32,
-    mut look: impl FnMut(&'a Folio, Turn) -> bool,
+    mut look: impl FnMut(&'a Folio, EvictionRank) -> bool,
 ) {
     for (list, first) in shard.mapped().into_iter().enumerate() {
         let mut next = first;

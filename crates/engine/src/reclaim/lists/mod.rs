@@ -26,7 +26,7 @@ mod dirty;
 mod next;
 mod shard;
 
-pub(super) use self::dirty::Turns;
+pub(super) use self::dirty::EvictionRanks;
 pub use self::next::Heads;
 use self::shard::{LockedShard, Shard, shard_of};
 use crate::cache::folio::{Folio, flag};

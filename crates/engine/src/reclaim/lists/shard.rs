@@ -41,7 +41,7 @@ const EMPTY: ListEnds = ListEnds {
 #[repr(align(64))]
 pub(super) struct Shard {
     queues: Mutex<[ListEnds; LISTS.len()], { order::RECLAIM_LISTS }>,
-    glances: Glances,
+    unlocked: UnlockedCounts,
     /// Immutable.
     number: usize,
 }
@@ -49,18 +49,18 @@ pub(super) struct Shard {
 /// Numbers of a shard that are read without its lock, by list. Set under it. On lines of their own, since all processors read.
 #[derive(Default)]
 #[repr(align(64))]
-struct Glances([Glance; LISTS.len()]);
+struct UnlockedCounts([ListCounts; LISTS.len()]);
 
 /// Old at once: reclaim looks again under the lock.
 #[derive(Default)]
-struct Glance {
+struct ListCounts {
     folios: Gauge,
     pages: Gauge,
     /// The clock when its first folio was added.
     since: Gauge,
 }
 
-impl Glance {
+impl ListCounts {
     /// Shows a list as it is now, but for its first folio.
     fn show(&self, queue: &ListEnds) {
         self.folios.set(queue.folios);
@@ -73,7 +73,7 @@ impl Shard {
     pub(super) fn new(number: usize) -> Self {
         Self {
             queues: Mutex::ranked([EMPTY; LISTS.len()]),
-            glances: Glances::default(),
+            unlocked: UnlockedCounts::default(),
             number,
         }
     }
@@ -87,19 +87,19 @@ impl Shard {
 
     /// Folios on all of its lists.
     pub(super) fn folios(&self) -> usize {
-        let of = |glance: &Glance| glance.folios.get() as usize;
-        self.glances.0.iter().map(of).sum()
+        let of = |counts: &ListCounts| counts.folios.get() as usize;
+        self.unlocked.0.iter().map(of).sum()
     }
 
     /// Folios on a list, and when the first was added.
     pub(super) fn head(&self, list: List) -> (u32, u32) {
-        let glance = &self.glances.0[list as usize];
-        (glance.folios.get(), glance.since.get())
+        let counts = &self.unlocked.0[list as usize];
+        (counts.folios.get(), counts.since.get())
     }
 
     /// Pages on a list.
     pub(super) fn pages(&self, list: List) -> usize {
-        self.glances.0[list as usize].pages.get() as usize
+        self.unlocked.0[list as usize].pages.get() as usize
     }
 }
 
@@ -151,10 +151,10 @@ impl LockedShard<'_> {
         folio.listed_at.store(now, Ordering::Relaxed);
         folio.list_prev.store(queue.tail, Ordering::Relaxed);
         folio.list_next.store(NO_FOLIO, Ordering::Relaxed);
-        let glance = &self.shard.glances.0[list as usize];
+        let counts = &self.shard.unlocked.0[list as usize];
         if queue.tail == NO_FOLIO {
             queue.head = folio.id();
-            glance.since.set(now);
+            counts.since.set(now);
         } else {
             let last = folios.get(queue.tail);
             last.list_next.store(folio.id(), Ordering::Relaxed);
@@ -162,7 +162,7 @@ impl LockedShard<'_> {
         queue.tail = folio.id();
         queue.folios += 1;
         queue.pages += folio.pages() as u32;
-        glance.show(queue);
+        counts.show(queue);
     }
 
     /// Takes a folio that is in this shard off its list, and out of the shard.
@@ -179,7 +179,7 @@ impl LockedShard<'_> {
         let queue = &mut self.queues[list as usize];
         let prev = folio.list_prev.load(Ordering::Relaxed);
         let next = folio.list_next.load(Ordering::Relaxed);
-        let glance = &self.shard.glances.0[list as usize];
+        let counts = &self.shard.unlocked.0[list as usize];
         if prev == NO_FOLIO {
             queue.head = next;
         } else {
@@ -191,11 +191,11 @@ impl LockedShard<'_> {
             let next = folios.get(next);
             next.list_prev.store(prev, Ordering::Relaxed);
             if prev == NO_FOLIO {
-                glance.since.set(next.listed_at.load(Ordering::Relaxed));
+                counts.since.set(next.listed_at.load(Ordering::Relaxed));
             }
         }
         queue.folios -= 1;
         queue.pages -= folio.pages() as u32;
-        glance.show(queue);
+        counts.show(queue);
     }
 }

@@ -6,7 +6,7 @@
 //! show the same part of their backing, and takes no page.
 
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mm::{AddressSpace, Advice, Attributes, Machine, Protection};
+use softfault_engine::mm::{AddressSpace, Advice, Attributes, Protection, VmaSlabs};
 use softfault_oracle::{Numbered, Still};
 use std::ops::Range;
 use sync::Arc;
@@ -31,7 +31,7 @@ pub const VERBS: [Verb; 2] = [Verb::Protect, Verb::Advise];
 /// A space, and the machine that has only this one.
 pub struct Drawn {
     pub space: AddressSpace,
-    pub machine: Arc<Machine>,
+    pub slabs: Arc<VmaSlabs>,
     pub verb: Verb,
 }
 
@@ -79,17 +79,13 @@ fn letter_of(attributes: &Attributes) -> char {
 impl Drawn {
     /// The space that `row` draws.
     pub fn new(row: &str, verb: Verb) -> Self {
-        Self::on(Machine::new(1000), row, verb)
+        Self::on(VmaSlabs::new(1000), row, verb)
     }
 
     /// The same, on a machine that may be short of something.
-    pub fn on(machine: Arc<Machine>, row: &str, verb: Verb) -> Self {
-        let space = AddressSpace::new(machine.clone(), Arc::new(Still)).unwrap();
-        let drawn = Self {
-            space,
-            machine,
-            verb,
-        };
+    pub fn on(slabs: Arc<VmaSlabs>, row: &str, verb: Verb) -> Self {
+        let space = AddressSpace::new(slabs.clone(), Arc::new(Still)).unwrap();
+        let drawn = Self { space, slabs, verb };
         drawn.map(row);
         drawn.assert_row(row);
         drawn
@@ -156,7 +152,7 @@ impl Drawn {
         assert_eq!(self.row(row.replace('|', "").len()), row);
         let mmap = self.space.mmap_lock().read();
         self.space.validate(&mmap);
-        assert_eq!(self.machine.vmas_in_use() as usize, self.space.map_count());
+        assert_eq!(self.slabs.vmas_in_use() as usize, self.space.map_count());
     }
 
     /// Applies the verb to the pages of the mask.
@@ -191,8 +187,8 @@ impl Drop for Drawn {
         let mut pieces = 0;
         self.space.exit(|_, _| pieces += 1);
         assert_eq!(pieces, before);
-        assert_eq!(self.machine.vmas_in_use(), 0);
+        assert_eq!(self.slabs.vmas_in_use(), 0);
         // Only the root of the tree is left.
-        assert_eq!(self.machine.nodes_in_use(), 1);
+        assert_eq!(self.slabs.nodes_in_use(), 1);
     }
 }

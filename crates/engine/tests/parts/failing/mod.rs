@@ -2,7 +2,9 @@
 
 use crate::over_soft::handed_on;
 use softfault_engine::mm::Protection;
-use softfault_engine::mmu::{Access, Mmu, MmuError, Place, Reservation, SoftMmu, Unmoved, Zeroed};
+use softfault_engine::mmu::{
+    Access, Mmu, MmuError, PartialMove, Place, Reservation, SoftMmu, Zeroed,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +26,7 @@ impl Mmu for Failing {
         self.mmu.bytes(window, addr)
     }
 
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), Unmoved> {
+    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
         let pages = bytes / softfault_engine::PAGE_SIZE;
         let mut byte = 0;
         // SAFETY: fills the byte.
@@ -42,6 +44,6 @@ impl Mmu for Failing {
         let moved = left * softfault_engine::PAGE_SIZE;
         self.mmu.move_pages(from, to, moved)?;
         let error = MmuError::NoMemory;
-        Err(Unmoved { error, moved })
+        Err(PartialMove { error, moved })
     }
 }

@@ -68,7 +68,7 @@ struct RequestBuffer {
     list: Box<[*mut Iocb]>,
 }
 
-// SAFETY: the pointers are of the sheet's own entries, and written anew each time.
+// SAFETY: the pointers are of the requests' own entries, and written anew each time.
 unsafe impl Send for RequestBuffer {}
 
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Aio {
             Some(context) => context,
             None => set_up(entries)?,
         };
-        let sheet = RequestBuffer {
+        let requests = RequestBuffer {
             entries: vec![Iocb::default(); entries].into_boxed_slice(),
             list: vec![std::ptr::null_mut(); entries].into_boxed_slice(),
         };
@@ -106,7 +106,7 @@ impl Aio {
             context,
             owner: Owner::here(),
             opcode,
-            submitting: Mutex::new(sheet),
+            submitting: Mutex::new(requests),
         })
     }
 
@@ -116,7 +116,7 @@ impl Aio {
         count: usize,
         entry: impl Fn(usize) -> RingEntry,
     ) -> Taken {
-        let mut sheet = self.submitting.lock();
+        let mut requests = self.submitting.lock();
         for i in 0..count {
             let RingEntry {
                 slot,
@@ -124,7 +124,7 @@ impl Aio {
                 buffer,
                 bytes,
             } = entry(i);
-            sheet.entries[i] = Iocb {
+            requests.entries[i] = Iocb {
                 data: u64::from(slot),
                 key_and_flags: key_and_flags(through.flags() as u32),
                 opcode: self.opcode,
@@ -135,13 +135,13 @@ impl Aio {
                 ..Iocb::default()
             };
         }
-        let first = sheet.entries.as_mut_ptr();
-        for (i, pointer) in sheet.list[..count].iter_mut().enumerate() {
+        let first = requests.entries.as_mut_ptr();
+        for (i, pointer) in requests.list[..count].iter_mut().enumerate() {
             *pointer = first.wrapping_add(i);
         }
         let (mut taken, mut refusals) = (Taken::from(0), Refusals::default());
         while taken.count < count {
-            let list = sheet.list[taken.count..].as_mut_ptr();
+            let list = requests.list[taken.count..].as_mut_ptr();
             let (context, left) = (self.context, count - taken.count);
             // SAFETY: the list's pointers are of entries just written, whose buffers are the
             // reads' until their completion.
@@ -232,7 +232,7 @@ impl Aio {
         }
         let events = (self.context as usize + header.length as usize) as *const IoEvent;
         let mut arrived = 0;
-        // Relaxed: only the ring's leader moves it.
+        // Relaxed: only the ring's poller moves it.
         let mut head = header.head.load(Relaxed);
         // Acquire: the kernel writes an event before it moves the tail.
         while arrived < BATCH && head != header.tail.load(Acquire) {

@@ -55,7 +55,7 @@ impl HeldQueue {
         let until = Instant::now() + Duration::from_nanos(wait_ns);
         let mut state = self.state();
         state.collecting += 1;
-        assert_eq!(state.collecting, 1, "two threads lead");
+        assert_eq!(state.collecting, 1, "two threads poll");
         while state.answers.is_empty() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -104,7 +104,7 @@ impl HeldQueue {
     }
 
     /// True while a thread waits for answers.
-    pub(super) fn is_led(&self) -> bool {
+    pub(super) fn has_poller(&self) -> bool {
         self.state().collecting > 0
     }
 }

@@ -5,12 +5,12 @@
 //!
 //! ```text
 //! submit   table lock: a slot for each read ── queue lock: one system call ── table lock: the kernel has them
-//! reap     table lock: my read's slot ── nobody leads? ─► lead
+//! reap     table lock: my read's slot ── nobody polls? ─► poll
 //!                                     └─ somebody does ─► sleep on the slot's word
-//! lead     (no lock) wait in the kernel for completions
+//! poll     (no lock) wait in the kernel for completions
 //!          each: Complete::complete (no lock) ── table lock: free the slot, change
 //!                its word ── wake all sleepers on it
-//!          mine was among them, or time is up: table lock: stop leading, change
+//!          mine was among them, or time is up: table lock: stop polling, change
 //!                the word of one slot that is waited for ── wake one sleeper on it
 //! ```
 //!
@@ -28,12 +28,12 @@
 //!
 //! 1. *Delivery*: freeing a slot changes its word and wakes all its waiters:
 //!    exactly the threads that need this read.
-//! 2. *Leadership*: while no thread leads and some wait, a wake-up is under
-//!    way to one waiter that will take the lock. The departing leader starts it
-//!    in the same section in which it stops leading. A thread that takes the lock
-//!    then either leads, or finds a leader, or leaves, and a thread that leaves
-//!    while none leads passes the wake-up on to another. A newcomer that
-//!    comes first leads, and the one woken sleeps again.
+//! 2. *The poller*: while no thread polls and some wait, a wake-up is under
+//!    way to one waiter that will take the lock. The departing poller starts it
+//!    in the same section in which it stops polling. A thread that takes the lock
+//!    then either polls, or finds a poller, or leaves, and a thread that leaves
+//!    while none polls passes the wake-up on to another. A newcomer that
+//!    comes first polls, and the one woken sleeps again.
 //!
 //! Each completion thus wakes the threads that need it, and each departure one thread
 //! more, however many wait. Time limits only let a waiter look at its pending
@@ -44,14 +44,14 @@
 //! - Locks: `ReadTable` and a queue's own, never together, neither held while
 //!   `Complete` runs. `Complete` must not call `reap`.
 //! - A slot is there before the kernel has its read, and the kernel may refuse it. Until that is known a waiter sleeps on the
-//!   slot's word and does not lead: in the kernel it would wait for an answer that may never come.
+//!   slot's word and does not poll: in the kernel it would wait for an answer that may never come.
 //! - [`Reap::NotInFlight`](softfault_engine::store::Reap) may also mean *not
 //!   yet*: the read's owner has marked the folio but not yet submitted. The
 //!   caller then sleeps on the folio's own word, so an owner changes that word
 //!   and wakes after `submit` as well as after a read of its own.
 //! - Completed reads that nobody waits for stay in the ring, with their
 //!   frames, until somebody reaps. Before submitting, poll.
-//! - Rings belong to one engine: the leader delivers others' reads to its own
+//! - Rings belong to one engine: the poller delivers others' reads to its own
 //!   `Complete`.
 //! - The kernel gets the file to read from by a number, which the program may have given to
 //!   another file (see [`Descriptor`](super::Descriptor)). It looks the number up while it
@@ -61,8 +61,8 @@
 //!   never wait, and reads that have to wait are submitted in the table that no close of the
 //!   program reaches.
 //! - Reads through the page cache are not in flight in the kernel: see `park`. Such a read is a slot
-//!   that its waiter takes and finishes, while others lead; a thread that finds its read so taken sleeps on
-//!   its word and does not lead, and a wake-up to lead that came to it goes on to another.
+//!   that its waiter takes and finishes, while others poll; a thread that finds its read so taken sleeps on
+//!   its word and does not poll, and a wake-up to poll that came to it goes on to another.
 //! - Memory orderings: all of the table by its lock. The words are changed by
 //!   RMW with Relaxed; the kernel orders a change before its wake against the
 //!   sleeper's check.
@@ -159,9 +159,9 @@ pub struct Rings {
 /// One ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Submitting is protected by the queue's own lock, collecting by leading.
+    /// Submitting is protected by the queue's own lock, collecting by polling.
     queue: Queue,
-    /// The reads in flight, their waiters, and whether a thread leads.
+    /// The reads in flight, their waiters, and whether a thread polls.
     table: Mutex<ReadTable>,
     /// One for each slot: the word that its waiters sleep on. Changed under `table`.
     words: Box<[WaitWord]>,

@@ -128,7 +128,7 @@ impl Queue {
     /// were.
     ///
     /// # Safety
-    /// No other thread collects meanwhile: the caller leads the ring, or has it to itself.
+    /// No other thread collects meanwhile: the caller polls the ring, or has it to itself.
     pub(super) unsafe fn collect(&self, done: &mut [Done; BATCH], wait_ns: u64) -> usize {
         match self {
             // SAFETY: the caller's promise.

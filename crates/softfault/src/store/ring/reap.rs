@@ -1,4 +1,4 @@
-//! Reaping: lead, or sleep until one's read was delivered. The protocol is in
+//! Reaping: poll, or sleep until one's read was delivered. The protocol is in
 //! the module header.
 
 use std::num::NonZero;
@@ -32,12 +32,12 @@ impl Ring {
         if table.is_empty() {
             return;
         }
-        let leads = !table.led;
-        table.led = true;
+        let polls = !table.has_poller;
+        table.has_poller = true;
         drop(table);
-        if leads {
-            // SAFETY: `led` was not set, and is by this.
-            unsafe { self.lead(None, complete, Deadline::after(0)) };
+        if polls {
+            // SAFETY: `has_poller` was not set, and is by this.
+            unsafe { self.poll_completions(None, complete, Deadline::after(0)) };
         }
         self.finish_the_present_reads(complete);
     }
@@ -55,19 +55,20 @@ impl Ring {
         let deadline = Deadline::after(timeout_ns);
         loop {
             if table.unpark(slot) {
-                // As below: another's turn to lead would be lost with this thread.
-                self.call_a_leader(&table);
+                // As below: another's turn to poll would be lost with this thread.
+                self.wake_a_poller(&table);
                 drop(table);
                 self.finish(slot, complete);
                 return Reap::NotInFlight;
             }
             let others = table.is_not_the_kernels(slot);
-            if !table.led && !others {
-                table.led = true;
+            if !table.has_poller && !others {
+                table.has_poller = true;
                 drop(table);
-                // SAFETY: `led` was not set, and is by this.
-                let led = unsafe { self.lead(Some((slot, round)), complete, deadline) };
-                if let Some(outcome) = led {
+                // SAFETY: `has_poller` was not set, and is by this.
+                let outcome =
+                    unsafe { self.poll_completions(Some((slot, round)), complete, deadline) };
+                if let Some(outcome) = outcome {
                     return outcome;
                 }
                 table = self.table.lock();
@@ -77,8 +78,8 @@ impl Ring {
                 continue;
             }
             if others {
-                // The wake-up that brought us here may have been the call to lead.
-                self.call_a_leader(&table);
+                // The wake-up that brought us here may have been the call to poll.
+                self.wake_a_poller(&table);
             }
             let left = deadline.left();
             if left == 0 {
@@ -92,7 +93,7 @@ impl Ring {
             word.wait(seen, Some(left));
             table = self.table.lock();
             if table.round(slot) != round {
-                // The wake-up may have been the call to lead.
+                // The wake-up may have been the call to poll.
                 self.leave(table);
                 return Reap::NotInFlight;
             }
@@ -105,8 +106,8 @@ impl Ring {
     /// there are no more. `None`: `mine` was parked.
     ///
     /// # Safety
-    /// The caller has set `led`, which was not set.
-    unsafe fn lead(
+    /// The caller has set `has_poller`, which was not set.
+    unsafe fn poll_completions(
         &self,
         mine: Option<(u16, u32)>,
         complete: &dyn Complete,
@@ -115,7 +116,7 @@ impl Ring {
         let mut done = [Done::NONE; BATCH];
         loop {
             let left = deadline.left();
-            // SAFETY: one thread has set `led`, and that is this one.
+            // SAFETY: one thread has set `has_poller`, and that is this one.
             let arrived = unsafe { self.queue.collect(&mut done, left) };
             for done in &done[..arrived] {
                 self.deliver(*done, complete);
@@ -128,7 +129,7 @@ impl Ring {
                 _ if arrived == BATCH || left > 0 => continue,
                 _ => Some(Reap::TimedOut),
             };
-            table.led = false;
+            table.has_poller = false;
             self.leave(table);
             return outcome;
         }
@@ -216,7 +217,7 @@ impl Ring {
         self.give_back(slot);
     }
 
-    /// The kernel has these reads, and waiters may lead.
+    /// The kernel has these reads, and waiters may poll.
     pub(super) fn were_handed_over(&self, submission: NonZero<u32>, slots: &[u16]) {
         let mut table = self.table.lock();
         table.were_handed_over(submission, slots);
@@ -236,14 +237,14 @@ impl Ring {
         }
     }
 
-    /// Releases the lock for good: if no thread leads, a waiter is woken to lead.
+    /// Releases the lock for good: if no thread polls, a waiter is woken to poll.
     fn leave(&self, table: MutexGuard<'_, ReadTable>) {
-        self.call_a_leader(&table);
+        self.wake_a_poller(&table);
     }
 
-    /// If no thread leads, one of those that wait is woken, and leads.
-    fn call_a_leader(&self, table: &MutexGuard<'_, ReadTable>) {
-        if table.led {
+    /// If no thread polls, one of those that wait is woken, and polls.
+    fn wake_a_poller(&self, table: &MutexGuard<'_, ReadTable>) {
+        if table.has_poller {
             return;
         }
         let Some(slot) = table.waited_for() else {

@@ -89,13 +89,13 @@ pub(super) struct ReadTable {
     /// Slots that carry a read. The lowest are taken first, so that looking a
     /// cookie up walks few cache lines.
     used: Bits,
-    /// Slots with waiters that may lead.
+    /// Slots with waiters that may poll.
     waited: Bits,
     /// Slots whose reads the kernel has begun by itself, into the page cache: a thread that needs one reads it
     /// from there.
     parked: Bits,
-    /// Somebody leads: collects completions for all.
-    pub(super) led: bool,
+    /// A thread polls: it collects completions for all.
+    pub(super) has_poller: bool,
     /// The number of the last one.
     submission: NonZero<u32>,
 }
@@ -135,7 +135,7 @@ impl ReadTable {
             used: Bits::default(),
             waited: Bits::default(),
             parked: Bits::default(),
-            led: false,
+            has_poller: false,
             submission: NonZero::<u32>::MIN,
         }
     }
@@ -228,7 +228,7 @@ impl ReadTable {
         submission
     }
 
-    /// The kernel has the reads of these slots of a submission. Their waiters may lead.
+    /// The kernel has the reads of these slots of a submission. Their waiters may poll.
     pub(super) fn were_handed_over(&mut self, submission: NonZero<u32>, slots: &[u16]) {
         for &slot in slots {
             // It may be over, and the slot another's.
@@ -281,7 +281,7 @@ impl ReadTable {
         entry.waiters > 0
     }
 
-    /// Takes a parked read to finish it: no other thread will. Its waiters cannot lead until then.
+    /// Takes a parked read to finish it: no other thread will. Its waiters cannot poll until then.
     /// False: it is not parked.
     pub(super) fn unpark(&mut self, slot: u16) -> bool {
         let at = usize::from(slot);

@@ -82,7 +82,7 @@ fn waiters(ring: &Ring, cookie: u64) -> u32 {
     table.find(cookie).map_or(0, |slot| table.waiters(slot))
 }
 
-/// A thread that waits for a read, and has come as far as sleeping, or leading
+/// A thread that waits for a read, and has come as far as sleeping, or polling
 /// if nobody did.
 fn waiter<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
@@ -90,13 +90,13 @@ fn waiter<'scope>(
     inbox: &'scope Inbox,
     cookie: u64,
 ) -> thread::ScopedJoinHandle<'scope, Reap> {
-    let (led, before) = (held(ring).is_led(), waiters(ring, cookie));
+    let (has_poller, before) = (held(ring).has_poller(), waiters(ring, cookie));
     let thread = scope.spawn(move || ring.reap(cookie, inbox, FOREVER_NS));
     until(|| {
-        if led {
+        if has_poller {
             waiters(ring, cookie) > before
         } else {
-            held(ring).is_led()
+            held(ring).has_poller()
         }
     });
     thread
@@ -116,18 +116,18 @@ fn the_leader_wakes_those_whose_read_came_and_nobody_else() {
     let (ring, inbox) = (ring(), Inbox::default());
     let [leaders, one, other] = start(&ring, [10, 11, 12]);
     thread::scope(|scope| {
-        let leader = waiter(scope, &ring, &inbox, 10);
+        let poller = waiter(scope, &ring, &inbox, 10);
         let first = waiter(scope, &ring, &inbox, 11);
         let second = waiter(scope, &ring, &inbox, 11);
         let third = waiter(scope, &ring, &inbox, 12);
         held(&ring).answer(one, PAGE);
         delivered(first);
         delivered(second);
-        assert!(!leader.is_finished() && !third.is_finished());
+        assert!(!poller.is_finished() && !third.is_finished());
         held(&ring).answer(other, PAGE);
         delivered(third);
         held(&ring).answer(leaders, PAGE);
-        delivered(leader);
+        delivered(poller);
     });
     assert_eq!(inbox.cookies(), [11, 12, 10]);
     assert!(ring.table.lock().is_empty());
@@ -139,15 +139,15 @@ fn a_departing_leader_is_succeeded_by_a_waiter() {
     let entries = start(&ring, [0, 1, 2, 3, 4, 5, 6, 7]);
     thread::scope(|scope| {
         let mut threads: Vec<_> = (0..8).map(|i| waiter(scope, &ring, &inbox, i)).collect();
-        // Each time it is the leader's own read that comes.
+        // Each time it is the poller's own read that comes.
         for (entry, thread) in entries.into_iter().zip(threads.drain(..)) {
-            until(|| held(&ring).is_led());
+            until(|| held(&ring).has_poller());
             held(&ring).answer(entry, PAGE);
             delivered(thread);
         }
     });
     assert_eq!(inbox.cookies(), [0, 1, 2, 3, 4, 5, 6, 7]);
-    assert!(!ring.table.lock().led);
+    assert!(!ring.table.lock().has_poller);
 }
 
 #[test]
@@ -155,12 +155,12 @@ fn one_of_several_waiters_of_a_read_succeeds_and_the_others_still_wake() {
     let (ring, inbox) = (ring(), Inbox::default());
     let [first, second] = start(&ring, [0, 1]);
     thread::scope(|scope| {
-        let leader = waiter(scope, &ring, &inbox, 0);
+        let poller = waiter(scope, &ring, &inbox, 0);
         let others: Vec<_> = (0..5).map(|_| waiter(scope, &ring, &inbox, 1)).collect();
         held(&ring).answer(first, PAGE);
-        delivered(leader);
-        until(|| held(&ring).is_led());
-        assert_eq!(waiters(&ring, 1), 4, "one leads, four sleep");
+        delivered(poller);
+        until(|| held(&ring).has_poller());
+        assert_eq!(waiters(&ring, 1), 4, "one polls, four sleep");
         held(&ring).answer(second, PAGE);
         others.into_iter().for_each(delivered);
     });
@@ -171,13 +171,13 @@ fn a_leader_whose_time_is_up_is_succeeded_too() {
     let (ring, inbox) = (ring(), Inbox::default());
     let [_first, second] = start(&ring, [0, 1]);
     thread::scope(|scope| {
-        // The test itself leads until the other sleeps.
-        ring.table.lock().led = true;
+        // The test itself polls until the other sleeps.
+        ring.table.lock().has_poller = true;
         let other = scope.spawn(|| ring.reap(1, &inbox, FOREVER_NS));
         until(|| waiters(&ring, 1) == 1);
-        ring.table.lock().led = false;
+        ring.table.lock().has_poller = false;
         assert_eq!(ring.reap(0, &inbox, 1_000_000), Reap::TimedOut);
-        until(|| held(&ring).is_led());
+        until(|| held(&ring).has_poller());
         held(&ring).answer(second, PAGE);
         delivered(other);
     });
@@ -188,8 +188,8 @@ fn a_called_leader_without_a_read_passes_it_on() {
     let (ring, inbox) = (ring(), Inbox::default());
     let [_, _, last] = start(&ring, [0, 1, 2]);
     thread::scope(|scope| {
-        // The test itself leads, without collecting.
-        ring.table.lock().led = true;
+        // The test itself polls, without collecting.
+        ring.table.lock().has_poller = true;
         let sleeper = |cookie| {
             let thread = scope.spawn({
                 let (ring, inbox) = (&ring, &inbox);
@@ -202,14 +202,14 @@ fn a_called_leader_without_a_read_passes_it_on() {
         // It leaves and calls the waiter of read 1; before that one has the
         // lock, its read is taken back (the kernel took fewer than it got).
         let mut table = ring.table.lock();
-        table.led = false;
+        table.has_poller = false;
         let slot = table.find(1).expect("in flight");
         table.give_back(slot);
         ring.words[usize::from(slot)].fetch_add(1, Relaxed);
         drop(table);
         ring.words[usize::from(slot)].wake(1);
         delivered(called);
-        until(|| held(&ring).is_led());
+        until(|| held(&ring).has_poller());
         held(&ring).answer(last, PAGE);
         delivered(other);
     });
@@ -220,14 +220,14 @@ fn a_follower_whose_time_is_up_leaves_no_trace() {
     let (ring, inbox) = (ring(), Inbox::default());
     let [first, second] = start(&ring, [0, 1]);
     thread::scope(|scope| {
-        let leader = waiter(scope, &ring, &inbox, 0);
+        let poller = waiter(scope, &ring, &inbox, 0);
         assert_eq!(ring.reap(1, &inbox, 1_000_000), Reap::TimedOut);
         assert_eq!(ring.reap(1, &inbox, 0), Reap::TimedOut);
         assert_eq!(waiters(&ring, 1), 0);
         assert_eq!(ring.table.lock().waited_for(), None);
         held(&ring).answer(second, PAGE);
         held(&ring).answer(first, PAGE);
-        delivered(leader);
+        delivered(poller);
     });
     assert_eq!(inbox.cookies(), [1, 0]);
 }
@@ -256,16 +256,16 @@ fn nobody_waits_in_the_kernel_for_a_read_that_it_has_not_got_yet() {
         let sleeper = |cookie| {
             let (ring, inbox) = (&ring, &inbox);
             let thread = scope.spawn(move || ring.reap(cookie, inbox, FOREVER_NS));
-            until(|| waiters(ring, cookie) == 1 || held(ring).is_led());
-            assert!(!held(ring).is_led());
+            until(|| waiters(ring, cookie) == 1 || held(ring).has_poller());
+            assert!(!held(ring).has_poller());
             thread
         };
         let (taken, refused) = (sleeper(0), sleeper(1));
         held(&ring).be_busy(false);
         delivered(refused);
         assert_eq!(submitter.join().expect("no panic"), 1);
-        // The waiter of the other is called to lead.
-        until(|| held(&ring).is_led());
+        // The waiter of the other is called to poll.
+        until(|| held(&ring).has_poller());
         let entry = held(&ring).next().expect("submitted");
         held(&ring).answer(entry, PAGE);
         delivered(taken);
@@ -317,7 +317,7 @@ fn cut_and_refused_reads_are_submitted_again_for_their_waiters() {
         1
     );
     let next = || {
-        until(|| held(&ring).is_led());
+        until(|| held(&ring).has_poller());
         loop {
             if let Some(entry) = held(&ring).next() {
                 return entry;
@@ -326,7 +326,7 @@ fn cut_and_refused_reads_are_submitted_again_for_their_waiters() {
         }
     };
     thread::scope(|scope| {
-        let leader = waiter(scope, &ring, &inbox, 7);
+        let poller = waiter(scope, &ring, &inbox, 7);
         let entry = next();
         assert_eq!((entry.offset, entry.bytes), (0, bytes));
         held(&ring).answer(entry, i64::from(-libc::ECANCELED));
@@ -340,7 +340,7 @@ fn cut_and_refused_reads_are_submitted_again_for_their_waiters() {
         );
         assert_eq!(entry.buffer.addr(), 2 * PAGE_SIZE);
         held(&ring).answer(entry, 3 * PAGE);
-        delivered(leader);
+        delivered(poller);
     });
     assert_eq!(*inbox.0.lock().expect("whole"), [(7, Ok(bytes))]);
 }
@@ -404,16 +404,16 @@ fn missing_pages_are_read_by_the_thread_that_needs_them() {
     let mut pages = vec![0u8; 3 * PAGE_SIZE];
     let [first, second, third] = start_cached(&ring, &file, &mut pages, [1, 2, 3]);
     thread::scope(|scope| {
-        let leader = waiter(scope, &ring, &inbox, 1);
+        let poller = waiter(scope, &ring, &inbox, 1);
         let sleeper = waiter(scope, &ring, &inbox, 2);
-        // Of a sleeper: it is woken, and reads itself. The leader goes on.
+        // Of a sleeper: it is woken, and reads itself. The poller goes on.
         held(&ring).answer(second, NOT_THERE);
         delivered(sleeper);
-        assert!(!leader.is_finished());
-        // The leader reads itself, and a waiter is called to lead.
+        assert!(!poller.is_finished());
+        // The poller reads itself, and a waiter is called to poll.
         let next = waiter(scope, &ring, &inbox, 3);
         held(&ring).answer(first, NOT_THERE);
-        delivered(leader);
+        delivered(poller);
         held(&ring).answer(third, PAGE);
         delivered(next);
     });

@@ -32,7 +32,7 @@ struct Arguments<'a> {
 
 pub(super) struct Uring {
     /// Its submission side is protected by `submitting`; its completion side
-    /// by leading the ring.
+    /// by polling the ring.
     ring: ManuallyDrop<IoUring>,
     /// The ring's descriptor, which the program may close: a thread that enters asks for a number,
     /// or enters in the table of our own. The file to read is looked up in the entering thread's table.

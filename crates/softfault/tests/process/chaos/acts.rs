@@ -7,7 +7,7 @@ use crate::call::{self, madvise, mlock, mlock_on_fault, mlockall, mprotect, munl
 use crate::rows::advice::MADV_COLLAPSE;
 use crate::rows::locking::may_lock_all;
 use crate::scene::PAGE;
-use softfault::{Advice, Engine, LEAST_MEMORY};
+use softfault::{Advice, Engine, MIN_MEMORY};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -320,7 +320,7 @@ acts! {
     "another engine and map" => |world, draw| {
         let _identity = world.identity.read().expect("no panic");
         let _own = world.descriptors.read().expect("no panic");
-        let engine = Engine::builder().by_kernel(false).memory(LEAST_MEMORY).trust_signal_handlers(true).build();
+        let engine = Engine::builder().allow_kernel_maps(false).memory(MIN_MEMORY).trust_signal_handlers(true).build();
         let Ok(engine) = engine else { return };
         // SAFETY: nobody writes to the file.
         let Ok(map) = (unsafe { engine.map(&file()) }) else { return };
@@ -332,7 +332,7 @@ acts! {
         let _own = world.descriptors.read().expect("no panic");
         let len = (1 + draw.below(4000)) * PAGE;
         // SAFETY: nobody writes to the file.
-        let map = unsafe { softfault::MmapOptions::new().len(len).map_copy_with(&world.engine, &file()) };
+        let map = unsafe { softfault::MmapOptions::new().len(len).map_copy_in(&world.engine, &file()) };
         let Ok(mut map) = map else { return };
         let page = draw.below(len / PAGE);
         let (from, to) = (page * PAGE, (page + 1) * PAGE);
@@ -341,7 +341,7 @@ acts! {
         }
     }
     "set_memory" => |world, draw| {
-        let bytes = draw.one_of(&[LEAST_MEMORY, 12 << 20, 16 << 20]);
+        let bytes = draw.one_of(&[MIN_MEMORY, 12 << 20, 16 << 20]);
         let _ = world.engine.set_memory(bytes);
     }
     "advise, invalidate, prefetch" => |world, draw| {

@@ -42,7 +42,7 @@ impl World {
     pub fn new() -> Self {
         let swap = Swap::in_dir(env!("CARGO_TARGET_TMPDIR")).bytes(256 << 20);
         let engine = Engine::builder()
-            .by_kernel(false)
+            .allow_kernel_maps(false)
             .memory(BUDGET)
             .swap(swap)
             .trust_signal_handlers(true);
@@ -51,7 +51,7 @@ impl World {
         let (map, mut copy) = unsafe {
             let copy = softfault::MmapOptions::new()
                 .len(PRIVATE_BYTES)
-                .map_copy_with(&engine, &file());
+                .map_copy_in(&engine, &file());
             (
                 engine.map(&file()).expect("a map"),
                 copy.expect("a private map"),

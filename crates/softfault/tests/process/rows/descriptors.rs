@@ -127,7 +127,7 @@ pub const ROWS: &[Row] = &[
                 let map = unsafe {
                     softfault::MmapOptions::new()
                         .len(12345)
-                        .map_with(scene.engine(), &file)
+                        .map_in(scene.engine(), &file)
                 };
                 println!("a map: {:?}", map.map(|map| map.len()));
             }

@@ -83,7 +83,7 @@ pub const ROWS: &[Row] = &[
             warm.expect("read to its end");
             let engine = Engine::builder().memory(BUDGET).build();
             let scene = Scene::of_file(engine.expect("an engine"), kind);
-            if scene.engine().stats().kernel.shown == 0 {
+            if scene.engine().stats().kernel.switched_to_kernel == 0 {
                 skip(
                     "page-cache",
                     "it does not tell of its pages, or has no room",

@@ -260,7 +260,7 @@ pub const ROWS: &[Row] = &[
         play: |kind| {
             let path = empty_folder();
             let engine = softfault::Engine::builder()
-                .by_kernel(false)
+                .allow_kernel_maps(false)
                 .memory(crate::scene::BUDGET)
                 .build()
                 .expect("an engine");

@@ -15,7 +15,7 @@ use sync::wait::WaitWord;
 
 /// Values behind a mutex each.
 #[derive(Debug)]
-pub struct Several<T, const RANK: u8> {
+pub struct MutexPool<T, const RANK: u8> {
     /// Immutable, but for their values.
     mutexes: Box<[Mutex<T, RANK>]>,
     /// Threads that found none free.
@@ -24,7 +24,7 @@ pub struct Several<T, const RANK: u8> {
     released: WaitWord,
 }
 
-impl<T, const RANK: u8> Several<T, RANK> {
+impl<T, const RANK: u8> MutexPool<T, RANK> {
     /// A free mutex for each value.
     pub fn new(values: impl IntoIterator<Item = T>) -> Self {
         Self {
@@ -41,23 +41,26 @@ impl<T, const RANK: u8> Several<T, RANK> {
 
     /// Takes the first of these mutexes that is free.
     #[track_caller]
-    pub fn try_lock(&self, which: impl IntoIterator<Item = usize>) -> Option<OneOf<'_, T, RANK>> {
+    pub fn try_lock(
+        &self,
+        which: impl IntoIterator<Item = usize>,
+    ) -> Option<PoolGuard<'_, T, RANK>> {
         let taken = (which.into_iter()).find_map(|place| self.mutexes[place].try_lock());
-        taken.map(|guard| self.told(guard))
+        taken.map(|guard| self.pool_guard(guard))
     }
 
     /// Waits for one of them, this one.
     #[track_caller]
-    pub fn lock(&self, place: usize) -> OneOf<'_, T, RANK> {
-        self.told(self.mutexes[place].lock())
+    pub fn lock(&self, place: usize) -> PoolGuard<'_, T, RANK> {
+        self.pool_guard(self.mutexes[place].lock())
     }
 
     /// Waits until `take` has taken one, by [`try_lock`](Self::try_lock). It is asked again after each release.
     #[track_caller]
     pub fn lock_any<'a>(
         &'a self,
-        mut take: impl FnMut() -> Option<OneOf<'a, T, RANK>>,
-    ) -> OneOf<'a, T, RANK> {
+        mut take: impl FnMut() -> Option<PoolGuard<'a, T, RANK>>,
+    ) -> PoolGuard<'a, T, RANK> {
         order::check(RANK);
         take().unwrap_or_else(|| self.lock_contended(take))
     }
@@ -66,8 +69,8 @@ impl<T, const RANK: u8> Several<T, RANK> {
     #[track_caller]
     fn lock_contended<'a>(
         &'a self,
-        mut take: impl FnMut() -> Option<OneOf<'a, T, RANK>>,
-    ) -> OneOf<'a, T, RANK> {
+        mut take: impl FnMut() -> Option<PoolGuard<'a, T, RANK>>,
+    ) -> PoolGuard<'a, T, RANK> {
         // AcqRel pairs with the fetch_add in `Release::drop`: either that thread sees a waiter, or its mutex is free to `take`.
         self.waiters.fetch_add(1, Ordering::AcqRel);
         let taken = loop {
@@ -83,27 +86,27 @@ impl<T, const RANK: u8> Several<T, RANK> {
         taken
     }
 
-    fn told<'a>(&'a self, guard: MutexGuard<'a, T, RANK>) -> OneOf<'a, T, RANK> {
+    fn pool_guard<'a>(&'a self, guard: MutexGuard<'a, T, RANK>) -> PoolGuard<'a, T, RANK> {
         let release = Release {
             waiters: &self.waiters,
             released: &self.released,
         };
-        OneOf {
+        PoolGuard {
             guard,
             _release: release,
         }
     }
 }
 
-/// A held mutex of [`Several`]; dropping it gives the mutex up.
+/// A held mutex of [`MutexPool`]; dropping it gives the mutex up.
 #[derive(Debug)]
-pub struct OneOf<'a, T, const RANK: u8> {
+pub struct PoolGuard<'a, T, const RANK: u8> {
     /// Dropped before the other field: the mutex is free when a waiter is woken.
     guard: MutexGuard<'a, T, RANK>,
     _release: Release<'a>,
 }
 
-impl<T, const RANK: u8> Deref for OneOf<'_, T, RANK> {
+impl<T, const RANK: u8> Deref for PoolGuard<'_, T, RANK> {
     type Target = T;
 
     #[inline]
@@ -112,7 +115,7 @@ impl<T, const RANK: u8> Deref for OneOf<'_, T, RANK> {
     }
 }
 
-impl<T, const RANK: u8> DerefMut for OneOf<'_, T, RANK> {
+impl<T, const RANK: u8> DerefMut for PoolGuard<'_, T, RANK> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A flush as a future. If it is dropped, the result is lost; a flush that has begun still runs to its end.
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is polled"]
-pub struct Flushing<'a> {
+pub struct FlushFuture<'a> {
     map: &'a MmapMut,
     range: Range<usize>,
     state: State,
@@ -33,8 +33,8 @@ enum State {
 impl MmapMut {
     /// As [`flush_range`](Self::flush_range), without blocking: a thread of the engine waits for the
     /// device, or the first poll if the system has no thread for that. The flush covers all writes made before its first poll.
-    pub fn flushing(&self, range: impl RangeBounds<usize>) -> Flushing<'_> {
-        Flushing {
+    pub fn flush_future(&self, range: impl RangeBounds<usize>) -> FlushFuture<'_> {
+        FlushFuture {
             map: self,
             range: offsets(range, self.len),
             state: State::New,
@@ -42,7 +42,7 @@ impl MmapMut {
     }
 }
 
-impl Flushing<'_> {
+impl FlushFuture<'_> {
     /// Hands the flush to a thread, or returns the result at once if there is nothing to wait for.
     fn hand_over(&mut self) -> Result<(), io::Result<()>> {
         let map = self.map;
@@ -70,15 +70,15 @@ impl Flushing<'_> {
     }
 
     /// The result, once the thread has finished.
-    fn told(&self, done: io::Result<()>) -> io::Result<()> {
+    fn flush_result(&self, done: io::Result<()>) -> io::Result<()> {
         match self.map.served_by() {
-            ServedBy::File(file) => file.told(),
+            ServedBy::File(file) => file.check_write_error(),
             _ => done,
         }
     }
 }
 
-impl Future for Flushing<'_> {
+impl Future for FlushFuture<'_> {
     type Output = io::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -101,7 +101,7 @@ impl Future for Flushing<'_> {
         let answered = answer.poll(context.waker());
         answered.map(|done| {
             self.state = State::Done;
-            self.told(done)
+            self.flush_result(done)
         })
     }
 }

@@ -19,7 +19,7 @@ const NO_STREAM: u8 = STREAMS as u8;
 
 /// The record of the touches of one file, and the choice of the part that plans the reads. All fields are protected by
 /// the lock of the page cache.
-pub(super) struct Recogniser {
+pub(super) struct AccessPatterns {
     streams: [Stream; STREAMS],
     history: History,
     density: Density,
@@ -32,10 +32,10 @@ pub(super) struct Recogniser {
     last: (u8, u32),
 }
 
-impl Recogniser {
+impl AccessPatterns {
     /// No touch seen yet, of a file of so many pages.
     pub(super) fn new(file_pages: u64) -> Self {
-        Recogniser {
+        AccessPatterns {
             streams: [Stream::FREE; STREAMS],
             history: History::new(),
             density: Density::new(file_pages),
@@ -115,8 +115,8 @@ impl Recogniser {
             && let Some(plan) = self.by_density(event, limits)
         {
             self.count_use(event, true);
-            // It may have no credit for more than the page itself.
-            if touch == Touch::FirstUse || plan.len() > 1 || self.density.has_credit() {
+            // No more than the page itself may be allowed.
+            if touch == Touch::FirstUse || plan.len() > 1 || self.density.may_read_ahead() {
                 return plan;
             }
         }

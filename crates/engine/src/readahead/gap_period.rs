@@ -13,31 +13,33 @@ const ENOUGH: u64 = 16;
 /// The pages that are touched of each period: a table of records of several pages with
 /// fields that nobody looks at, or columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Texture {
+pub(super) struct GapPeriod {
     period: u16,
     /// Which page numbers of the file, modulo the period.
     phases: Pages,
 }
 
-impl Texture {
+impl GapPeriod {
     /// The shortest period of the touched pages of an area, from the first to the last:
     /// a reader may be in the middle of it. None if all pages between were touched.
     #[inline(never)]
-    pub(super) fn of(number: u64, touched: &Pages) -> Option<Texture> {
+    pub(super) fn of(number: u64, touched: &Pages) -> Option<GapPeriod> {
         let count = touched.count();
         let span = touched.span();
         if count < ENOUGH || (count - 1) * 8 > (span.end - span.start) * 7 {
             return None;
         }
         let period = period_of(touched, count)?;
-        let texture = texture_of((number, period), touched, &span)?;
-        texture.explains(number, touched, span).then_some(texture)
+        let gap_period = gap_period_of((number, period), touched, &span)?;
+        gap_period
+            .matches(number, touched, span)
+            .then_some(gap_period)
     }
 
     /// True if most of the pages that are to be expected of a part of an area were touched: two runs with one gap between
     /// them have no period that explains both.
     #[inline(never)]
-    fn explains(&self, number: u64, touched: &Pages, span: Range<u64>) -> bool {
+    fn matches(&self, number: u64, touched: &Pages, span: Range<u64>) -> bool {
         let mut expected = self.pages(number);
         expected = expected.and(&Pages::range(span));
         let count = expected.count();
@@ -89,19 +91,23 @@ fn period_of(touched: &Pages, count: u64) -> Option<u64> {
 
 /// The touched places of a period, if it has gaps.
 #[inline(never)]
-fn texture_of((number, period): (u64, u64), touched: &Pages, span: &Range<u64>) -> Option<Texture> {
-    let mut texture = Texture {
+fn gap_period_of(
+    (number, period): (u64, u64),
+    touched: &Pages,
+    span: &Range<u64>,
+) -> Option<GapPeriod> {
+    let mut gap_period = GapPeriod {
         period: period as u16,
         phases: phases_of((number, period), touched, span),
     };
-    let part = part_of(&texture.phases, period)?;
+    let part = part_of(&gap_period.phases, period)?;
     // None and all of the pages repeat after one.
     if part == 1 {
         return None;
     }
-    texture.period = part as u16;
-    texture.phases.truncate(part);
-    Some(texture)
+    gap_period.period = part as u16;
+    gap_period.phases.truncate(part);
+    Some(gap_period)
 }
 
 /// The pages of a period that most of the periods within `span` have: one page out of place is no gap, and none between
@@ -156,10 +162,10 @@ mod tests {
                     pages_of.for_each(|page| pages.add(page));
                     pages
                 };
-                let texture = Texture::of(number, &area(number)).expect("regular");
-                assert_eq!(u64::from(texture.period), of);
+                let gap_period = GapPeriod::of(number, &area(number)).expect("regular");
+                assert_eq!(u64::from(gap_period.period), of);
                 assert_eq!(
-                    texture.pages(number + 3),
+                    gap_period.pages(number + 3),
                     area(number + 3),
                     "{take} of {of}"
                 );
@@ -174,8 +180,8 @@ mod tests {
             .filter(|page| page % 8 < 3 && *page != 40)
             .for_each(|page| pages.add(page));
         pages.add(303);
-        let texture = Texture::of(5, &pages).expect("regular");
-        assert_eq!(texture.pages(9).count(), AREA / 8 * 3);
+        let gap_period = GapPeriod::of(5, &pages).expect("regular");
+        assert_eq!(gap_period.pages(9).count(), AREA / 8 * 3);
     }
 
     #[test]
@@ -191,13 +197,13 @@ mod tests {
                 pages.add(page);
             }
         }
-        assert_eq!(Texture::of(0, &pages), None);
-        assert_eq!(Texture::of(0, &Pages::range(0..AREA)), None);
+        assert_eq!(GapPeriod::of(0, &pages), None);
+        assert_eq!(GapPeriod::of(0, &Pages::range(0..AREA)), None);
         for pages in [1, AREA / 4, AREA / 2, AREA / 2 + 1, AREA / 4 * 3] {
-            assert_eq!(Texture::of(0, &Pages::range(0..pages)), None, "{pages}");
+            assert_eq!(GapPeriod::of(0, &Pages::range(0..pages)), None, "{pages}");
         }
         let mut backwards = Pages::range(0..AREA / 2);
         backwards.add(AREA - 1);
-        assert_eq!(Texture::of(0, &backwards), None);
+        assert_eq!(GapPeriod::of(0, &backwards), None);
     }
 }

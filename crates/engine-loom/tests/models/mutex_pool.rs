@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::model::explore;
 use crate::model::spawn;
-use softfault_engine_loom::lock::{Several, order::UNRANKED};
+use softfault_engine_loom::lock::{MutexPool, order::UNRANKED};
 
-type Two = Several<u32, UNRANKED>;
+type Two = MutexPool<u32, UNRANKED>;
 
 fn two() -> Arc<Two> {
-    Arc::new(Several::new([0, 0]))
+    Arc::new(MutexPool::new([0, 0]))
 }
 
 /// Takes whichever is free first, and counts that in its value.

@@ -28,7 +28,7 @@ use crate::wait::Wait;
 use sync::Arc;
 
 /// How far a fault got without waiting.
-pub enum Begun<'a> {
+pub enum StartedFault<'a> {
     /// It has ended.
     Over(Outcome),
     /// It goes on when this has arrived.
@@ -38,7 +38,7 @@ pub enum Begun<'a> {
 }
 
 /// Begins to serve the fault at `addr`, and makes room for it if that takes no I/O.
-pub fn begin(space: &AddressSpace, addr: usize, flags: FaultFlags) -> Begun<'_> {
+pub fn begin(space: &AddressSpace, addr: usize, flags: FaultFlags) -> StartedFault<'_> {
     go_on(Attempts {
         space,
         addr: FaultAddress::new(addr),
@@ -50,7 +50,7 @@ pub fn begin(space: &AddressSpace, addr: usize, flags: FaultFlags) -> Begun<'_> 
 /// Attempts that are made at once: a thread that changes a page may need this thread's processor, or take longer.
 const ATTEMPTS: usize = 8;
 
-fn go_on(mut attempts: Attempts<'_>) -> Begun<'_> {
+fn go_on(mut attempts: Attempts<'_>) -> StartedFault<'_> {
     let _stage = Stage::Serve.span();
     let addr = attempts.addr;
     for _ in 0..ATTEMPTS {
@@ -62,8 +62,8 @@ fn go_on(mut attempts: Attempts<'_>) -> Begun<'_> {
         drop(locking);
         attempts.flags.io_done = attempts.retry.has_read();
         let wait = match once(&vma, addr, attempts.flags) {
-            Fault::Mapped => return Begun::Over(Outcome::Mapped),
-            Fault::Error(error) => return Begun::Over(Outcome::Error(error)),
+            Fault::Mapped => return StartedFault::Over(Outcome::Mapped),
+            Fault::Error(error) => return StartedFault::Over(Outcome::Error(error)),
             Fault::Again => {
                 drop(vma);
                 sync::thread::yield_now();
@@ -77,7 +77,7 @@ fn go_on(mut attempts: Attempts<'_>) -> Begun<'_> {
         let is_default =
             policies.retry_lock == RetryLock::VmaLock && policies.retry_pin == RetryPin::Yes;
         if !is_default {
-            return Begun::Waits(FaultWait {
+            return StartedFault::Waits(FaultWait {
                 attempts,
                 wait: Some((wait, Some(vma))),
             });
@@ -87,7 +87,7 @@ fn go_on(mut attempts: Attempts<'_>) -> Begun<'_> {
             wait.count_lock_drop();
         }
         if wait.is_own_read() {
-            return Begun::Read(FaultRead {
+            return StartedFault::Read(FaultRead {
                 space: attempts.space,
                 addr,
                 flags: attempts.flags,
@@ -96,14 +96,14 @@ fn go_on(mut attempts: Attempts<'_>) -> Begun<'_> {
             });
         }
         if !wait.makes_room() {
-            return Begun::Waits(FaultWait {
+            return StartedFault::Waits(FaultWait {
                 attempts,
                 wait: Some((wait, None)),
             });
         }
         attempts.retry.has_waited(wait);
     }
-    Begun::Waits(FaultWait {
+    StartedFault::Waits(FaultWait {
         attempts,
         wait: None,
     })
@@ -143,7 +143,7 @@ impl<'a> FaultRead<'a> {
 
     /// Reads what the store has at hand, and goes on. Gives the read back where this thread would have to wait for it; the store may
     /// have begun it then.
-    pub fn at_hand(mut self) -> Result<Begun<'a>, Self> {
+    pub fn at_hand(mut self) -> Result<StartedFault<'a>, Self> {
         let wait = self.waits();
         match read::at_hand(wait.file(), wait.held()) {
             Some(bytes) => Ok(self.arrived(Ok(bytes))),
@@ -158,7 +158,7 @@ impl<'a> FaultRead<'a> {
     }
 
     /// Takes the answer of the store, and goes on.
-    pub fn arrived(mut self, result: Result<usize, StoreError>) -> Begun<'a> {
+    pub fn arrived(mut self, result: Result<usize, StoreError>) -> StartedFault<'a> {
         let _stage = Stage::Serve.span();
         let wait = self.wait.take().expect("it arrives once");
         read::arrived(wait.file(), wait.held(), result, self.since);

@@ -12,9 +12,9 @@ use sync::Arc;
 /// The page tables whose buffers are to be flushed: at the end, once for all
 /// VMAs that have the same.
 #[derive(Default)]
-pub(super) struct Stale(Option<Arc<dyn Mmu>>);
+pub(super) struct PendingFlush(Option<Arc<dyn Mmu>>);
 
-impl Stale {
+impl PendingFlush {
     /// A VMA of this backing shows less than before, or elsewhere.
     pub(super) fn add(&mut self, backing: &Backing) {
         let Some(mmu) = backing.ops().and_then(|ops| ops.mmu()) else {
@@ -33,7 +33,7 @@ impl Stale {
     }
 }
 
-impl Drop for Stale {
+impl Drop for PendingFlush {
     fn drop(&mut self) {
         self.flush();
     }

@@ -3,7 +3,7 @@
 //! VMAs and tree nodes are type-stable across spaces: a fault that found a VMA
 //! without a lock may look at its slot when it belongs to another space by
 //! then, or when its own space has gone. So spaces own no slots; they borrow
-//! them from here, and the machine outlives them all.
+//! them from here, and the slabs outlive them all.
 
 use sync::Arc;
 use sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl VmaSlots {
 }
 
 /// The slabs that address spaces share.
-pub struct Machine {
+pub struct VmaSlabs {
     /// VMAs of all spaces.
     pub(super) vmas: Slab<Vma>,
     /// Their locks, in spaces where these are apart.
@@ -58,8 +58,8 @@ pub struct Machine {
     last_space: AtomicU64,
 }
 
-impl Machine {
-    /// A machine with room for this many VMAs, in all spaces together.
+impl VmaSlabs {
+    /// Slabs with room for this many VMAs, in all spaces together.
     pub fn new(max_vmas: u32) -> Arc<Self> {
         // A tree has a root, and fewer other nodes than VMAs.
         const MOST_NODES: u32 = 1 << 31;
@@ -79,7 +79,7 @@ impl Machine {
     }
 
     /// The `mmap_lock` of a new space, with a number that no space has had: 1
-    /// and up. The space's VMAs must be those of this machine.
+    /// and up. The space's VMAs must be of these slabs.
     pub(super) fn new_mmap_lock(&self, clock: Arc<dyn Clock>, locks: SpaceLocks) -> MmapLock {
         // Relaxed: it only has to be another each time.
         let space = self.last_space.fetch_add(1, Ordering::Relaxed) + 1;
@@ -98,7 +98,7 @@ impl Machine {
             VmaLockKind::Refcount => mmap_lock,
             VmaLockKind::Rwsem => {
                 let vma_locks = Arc::clone(&self.vma_locks);
-                // SAFETY: as long as the machine, which has the VMAs.
+                // SAFETY: as long as the slabs, which have the VMAs.
                 unsafe { mmap_lock.with_vma_locks(vma_locks) }
             }
             VmaLockKind::Biased => {

@@ -35,9 +35,9 @@ impl Node {
 
     /// Takes `pages` pages from the members of the budget that is short of
     /// them, if they are several; returns how many came back.
-    pub(crate) fn squeeze(&self, pages: usize, in_hand: InHand) -> usize {
+    pub(crate) fn reclaim_from_members(&self, pages: usize, in_hand: InHand) -> usize {
         match self.budget.short_of(pages as u64) {
-            Some(short) if short.is_shared() => short.squeeze(pages, in_hand),
+            Some(short) if short.is_shared() => short.reclaim_from_members(pages, in_hand),
             _ => 0,
         }
     }

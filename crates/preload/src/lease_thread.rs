@@ -1,4 +1,4 @@
-//! The thread that hears when somebody wants to write to a file of which mappings are taken.
+//! The thread that is signalled when somebody wants to write to a file of which mappings are taken.
 //!
 //! ```text
 //!   open for writing, truncate(2), by anybody ──► waits in the kernel
@@ -54,7 +54,7 @@ pub fn start() -> io::Result<c_int> {
         let here = unsafe { softfault::system_call!(libc::SYS_gettid) } as c_int;
         // Release pairs with the Acquire below.
         number.store(here, Ordering::Release);
-        hear();
+        watch_leases();
     });
     drop(started?);
     loop {
@@ -66,7 +66,7 @@ pub fn start() -> io::Result<c_int> {
 }
 
 /// The loop of the thread, which is inside and has the signal masked.
-fn hear() {
+fn watch_leases() {
     // The kernel's set: the C library's functions leave its own signals out.
     let signals = 1_u64 << (SIGNAL - 1);
     let timeout = libc::timespec {

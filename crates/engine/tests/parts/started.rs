@@ -3,7 +3,7 @@
 use crate::files::{pages, random};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{
-    self, Begun, FaultError, FaultFlags, FaultRead, NeverInterrupted, Outcome,
+    self, FaultError, FaultFlags, FaultRead, NeverInterrupted, Outcome, StartedFault,
 };
 use softfault_engine::store::{Store, StoreError};
 use softfault_oracle::{Rig, TestStore};
@@ -11,25 +11,25 @@ use std::thread;
 
 const PAGES: u64 = 2048;
 
-fn begin(rig: &Rig, addr: usize) -> Begun<'_> {
+fn begin(rig: &Rig, addr: usize) -> StartedFault<'_> {
     fault::begin(&rig.space, addr, FaultFlags::default())
 }
 
 #[track_caller]
-fn read(begun: Begun<'_>) -> FaultRead<'_> {
+fn read(begun: StartedFault<'_>) -> FaultRead<'_> {
     match begun {
-        Begun::Read(read) => read,
-        Begun::Over(outcome) => panic!("it is over: {outcome:?}"),
-        Begun::Waits(_) => panic!("it waits"),
+        StartedFault::Read(read) => read,
+        StartedFault::Over(outcome) => panic!("it is over: {outcome:?}"),
+        StartedFault::Waits(_) => panic!("it waits"),
     }
 }
 
 #[track_caller]
-fn over(begun: Begun<'_>) -> Outcome {
+fn over(begun: StartedFault<'_>) -> Outcome {
     match begun {
-        Begun::Over(outcome) => outcome,
-        Begun::Read(_) => panic!("it reads"),
-        Begun::Waits(_) => panic!("it waits"),
+        StartedFault::Over(outcome) => outcome,
+        StartedFault::Read(_) => panic!("it reads"),
+        StartedFault::Waits(_) => panic!("it waits"),
     }
 }
 
@@ -87,7 +87,7 @@ fn a_lock_is_waited_for_by_a_thread() {
     let (cache, start) = random(&rig, &store);
     let mmap = rig.space.mmap_lock().write();
     rig.space.find(&mmap, start).unwrap().start_write(&mmap);
-    let Begun::Waits(wait) = begin(&rig, start) else {
+    let StartedFault::Waits(wait) = begin(&rig, start) else {
         panic!("somebody changes the mapping");
     };
     drop(mmap);
@@ -102,14 +102,14 @@ fn a_thread_waits_for_reads_of_others() {
     let store = TestStore::new(pages(64));
     let (cache, start) = random(&rig, &store);
     let first = read(begin(&rig, start));
-    let Begun::Waits(wait) = begin(&rig, start) else {
+    let StartedFault::Waits(wait) = begin(&rig, start) else {
         panic!("the page is being read");
     };
     // Left, it holds nothing; another thread that waits is woken when it has arrived.
     assert!(wait.leave().tried);
     thread::scope(|scope| {
         let waits = scope.spawn(|| match begin(&rig, start) {
-            Begun::Waits(wait) => wait.wait(&NeverInterrupted),
+            StartedFault::Waits(wait) => wait.wait(&NeverInterrupted),
             begun => over(begun),
         });
         let result = filled(&store, &first);
@@ -159,7 +159,7 @@ fn a_completion_for_a_dropped_mapping_maps_nothing() {
     rig.unmap(start..start + PAGE_SIZE);
     let result = filled(&store, &late);
     let not_mapped = Outcome::Error(FaultError::NotMapped);
-    let Begun::Waits(wait) = late.arrived(result) else {
+    let StartedFault::Waits(wait) = late.arrived(result) else {
         panic!("whether it is mapped is known under `mmap_lock`");
     };
     assert_eq!(wait.wait(&NeverInterrupted), not_mapped);
@@ -193,12 +193,12 @@ fn policies_that_keep_something_over_a_read_have_a_thread_wait() {
         let rig = Rig::with_policies(PAGES, policies.parse().unwrap());
         let store = TestStore::new(pages(64));
         let (cache, start) = random(&rig, &store);
-        let Begun::Waits(wait) = begin(&rig, start) else {
+        let StartedFault::Waits(wait) = begin(&rig, start) else {
             panic!("{policies}");
         };
         wait.leave();
         assert_eq!(cache.folio_count(), 0, "{policies}");
-        let Begun::Waits(wait) = begin(&rig, start) else {
+        let StartedFault::Waits(wait) = begin(&rig, start) else {
             panic!("{policies}");
         };
         assert_eq!(wait.wait(&NeverInterrupted), Outcome::Mapped, "{policies}");
@@ -216,7 +216,7 @@ fn a_read_around_that_is_left_locks_nothing() {
         let store = TestStore::new(pages(64));
         let cache = rig.map(&store);
         let start = cache.addresses().start;
-        let Begun::Waits(wait) = begin(&rig, start) else {
+        let StartedFault::Waits(wait) = begin(&rig, start) else {
             panic!("{miss}");
         };
         wait.leave();

@@ -13,15 +13,15 @@ pub(crate) const STANDSTILL: u32 = 100;
 pub(crate) const LONGEST_NS: u64 = 30_000_000_000;
 
 /// The waits of a thread that needs memory. They come to an end: it may hold locks that faults wait for, as a fork does.
-pub(crate) struct Patience<'a> {
+pub(crate) struct MemoryWaitLimit<'a> {
     clock: &'a dyn Clock,
     began: u64,
     /// The last slices, in which nothing came back to anybody.
     standstill: u32,
 }
 
-impl<'a> Patience<'a> {
-    /// Patience from now on.
+impl<'a> MemoryWaitLimit<'a> {
+    /// Waits from now on.
     pub(crate) fn new(clock: &'a dyn Clock) -> Self {
         Self {
             clock,
