@@ -211,7 +211,7 @@ pub(crate) fn budget_of(asked: usize, error: NodeError) -> io::Error {
         NodeError::BudgetTooSmall => {
             let least = softfault_engine::cache::node::MIN_BYTES >> 20;
             invalid(&format!(
-                "a memory budget of {asked} bytes is too small: the least is {least} MiB"
+                "a memory budget of {asked} bytes is too small: it is at least {least} MiB"
             ))
         }
         other => budget(other),
