@@ -223,6 +223,9 @@ pub fn look(fd: RawFd) -> Option<libc::stat> {
     (looked == 0).then(|| unsafe { stat.assume_init() })
 }
 
+/// The kernel's addition to the path of a file that has none any more.
+const UNLINKED: &[u8] = b" (deleted)";
+
 /// Whether the patterns match a file; `None`: there are none.
 fn by_path(fd: RawFd, options: &options::Options) -> Option<bool> {
     if options.include.is_empty() && options.exclude.is_empty() {
@@ -231,7 +234,11 @@ fn by_path(fd: RawFd, options: &options::Options) -> Option<bool> {
     // Of this thread: the first one may have ended, and has no descriptors then.
     let link = format!("/proc/thread-self/fd/{fd}");
     let path = std::fs::read_link(link).ok()?;
-    let path = CString::new(path.into_os_string().into_encoded_bytes()).ok()?;
+    let mut path = path.into_os_string().into_encoded_bytes();
+    if path.ends_with(UNLINKED) && look(fd).is_some_and(|stat| stat.st_nlink == 0) {
+        path.truncate(path.len() - UNLINKED.len());
+    }
+    let path = CString::new(path).ok()?;
     let any = |patterns: &[CString]| patterns.iter().any(|pattern| matches(pattern, &path));
     Some((options.include.is_empty() || any(&options.include)) && !any(&options.exclude))
 }

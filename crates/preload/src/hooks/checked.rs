@@ -2,10 +2,9 @@
 //! bounds, and make the system call themselves.
 
 use super::again::{Reads, again, again_by_error, reading};
-use super::direct::bytes_at_position;
+use super::direct::{bytes_at_position, bytes_by};
 use super::next::hooks;
 use super::polled::polled;
-use super::reading::read_into;
 use super::receive::{bytes_from, bytes_over, items_into, size, text_into};
 use super::signals::without;
 use core::ffi::c_void;
@@ -27,12 +26,20 @@ hooks! {
 
     /// pread(2).
     fn __pread_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
-        read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
+        if bytes > room {
+            // As above: a part would be within the bounds.
+            return next(fd, to, bytes, at, room);
+        }
+        bytes_by(fd, (to, bytes), |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
     };
 
     /// pread(2).
     fn __pread64_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
-        read_into(fd, to, bytes, |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
+        if bytes > room {
+            // As above: a part would be within the bounds.
+            return next(fd, to, bytes, at, room);
+        }
+        bytes_by(fd, (to, bytes), |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
     };
 
     /// recv(2).
@@ -47,11 +54,17 @@ hooks! {
 
     /// fread(3).
     fn __fread_chk(to: *mut c_void, room: size_t, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
+        if each.checked_mul(count).is_none_or(|bytes| bytes > room) {
+            return next(to, room, each, count, from);
+        }
         items_into(to, (each, count), Some(from), || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
     };
 
     /// fread(3), without a lock.
     fn __fread_unlocked_chk(to: *mut c_void, room: size_t, each: size_t, count: size_t, from: *mut FILE) -> size_t = |next| {
+        if each.checked_mul(count).is_none_or(|bytes| bytes > room) {
+            return next(to, room, each, count, from);
+        }
         items_into(to, (each, count), None, || next(to, room, each, count, from), |to, bytes| next(to, room, 1, bytes, from))
     };
 

@@ -30,6 +30,8 @@ use sync::stage;
 /// window of ours, on a missing page and on a protected one.
 /// (`si_code` of a SIGBUS, from `asm-generic/siginfo.h`.)
 const BUS_ADRERR: c_int = 2;
+/// A broken page, which nobody has touched.
+const BUS_MCEERR_AO: c_int = 5;
 
 /// Whose handler is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -352,12 +354,13 @@ fn hand_to(to: Action, signal: c_int, info: *mut siginfo_t, context: *mut c_void
 }
 
 /// The default action, of the kernel: under `softfault run` the C library's functions set the program's, which is not in
-/// force. A fault is raised again by the touch itself once the default is back; a signal that was sent is sent again.
+/// force. A fault is raised again by the touch itself once the default is back; a signal that was sent is sent again, and so is one that
+/// tells of a broken page that nobody has touched.
 fn die(signal: c_int, info: *mut siginfo_t) {
     kernel::set_default(signal);
     // SAFETY: reads a field that the kernel filled in.
     unsafe {
-        if (*info).si_code <= 0 {
+        if (*info).si_code <= 0 || (*info).si_code == BUS_MCEERR_AO {
             libc::raise(signal);
         }
     }

@@ -305,13 +305,24 @@ impl Descriptor {
     /// True of a file of tmpfs, ramfs or hugetlbfs, or of an overlay, whose files may be those of one. Unsure: true.
     pub(super) fn is_in_memory(&self) -> bool {
         const IN_MEMORY: [u64; 4] = [0x0102_1994, 0x8584_58F6, 0x9584_58F6, 0x794C_7630];
+        self.file_system()
+            .is_none_or(|magic| IN_MEMORY.contains(&magic))
+    }
+
+    /// True of a file of FUSE. Unsure: true.
+    pub(super) fn is_fuse(&self) -> bool {
+        self.file_system().is_none_or(|magic| magic == 0x6573_5546)
+    }
+
+    /// The magic number of the file system; statfs(2).
+    fn file_system(&self) -> Option<u64> {
         let mut about = MaybeUninit::<libc::statfs>::zeroed();
         let to = about.as_mut_ptr() as usize;
         // SAFETY: fills the structure.
         let known = unsafe { self.call(libc::SYS_fstatfs, [to, 0, 0, 0, 0]) };
         // SAFETY: zeros are valid, and so are the kernel's values.
-        let kind = unsafe { about.assume_init() }.f_type as u64;
-        known.is_err() || IN_MEMORY.contains(&kind)
+        let magic = unsafe { about.assume_init() }.f_type as u64;
+        known.ok().map(|_| magic)
     }
 
     /// The stat of the file when it was opened.

@@ -148,8 +148,10 @@ pub(super) fn open(user: BorrowedFd<'_>, wanted: Wanted) -> io::Result<OpenedFil
         }
     };
     let sparse = !device && bytes_allocated(&stat) < stat.st_size as u64;
-    // Without a table each seek would go by a number, and might move another file's position.
-    let holes = match sparse && table::refused().is_none() {
+    // Without a table each seek would go by a number, and might move another file's position. Of FUSE the server answers, which does
+    // not know of bytes that the page cache has not written back yet: they would be holes.
+    let tells = sparse && table::refused().is_none() && !file.is_fuse();
+    let holes = match tells {
         true => open_path(&path, libc::O_RDONLY, (0, 0), &stat).ok(),
         false => None,
     };

@@ -252,9 +252,13 @@ fn with_features(features: u64, allowed: Allowed) -> Result<(Working, u64), c_in
 }
 
 /// The same for faults of the kernel too, by whichever way is open. The device first: a filter may kill the caller of
-/// userfaultfd(2).
+/// userfaultfd(2). Where memory or descriptors are short the call would say less.
 fn for_messages<T>(open: impl Fn(Allowed) -> Result<T, c_int>) -> Result<T, c_int> {
-    open(Allowed::ByDevice).or_else(|_| open(Allowed::ByCall))
+    match open(Allowed::ByDevice) {
+        short @ Err(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => short,
+        Err(_) => open(Allowed::ByCall),
+        made => made,
+    }
 }
 
 /// An ioctl that no other file knows. By another userfaultfd of the process it would do the

@@ -17,6 +17,29 @@ use softfault_engine::mmu::{Mmu, MmuError, PartialMove, Place, Reservation};
 /// at most.
 const RUN: usize = 16 * PAGE_SIZE;
 
+/// Answers of EAGAIN in a row, without a page moved. It passes as a rule; but a huge page that the kernel would have to split answers it
+/// as long as a device or a pipe has a page of it.
+#[derive(Default)]
+struct Tries(u32);
+
+impl Tries {
+    const MOST: u32 = 100;
+
+    /// The errno that stops the move for good, if one does. A page that answers EAGAIN for ever is in use: EBUSY.
+    fn after(&mut self, progress: &Progress) -> Option<c_int> {
+        match progress.stopped {
+            Some(libc::EAGAIN) if progress.bytes > 0 => self.0 = 0,
+            Some(libc::EAGAIN) if self.0 < Self::MOST => {
+                self.0 += 1;
+                std::thread::yield_now();
+            }
+            Some(libc::EAGAIN) => return Some(libc::EBUSY),
+            stopped => return stopped,
+        }
+        None
+    }
+}
+
 impl UffdMmu {
     /// Moves the present pages of `from`. Where they can be protected, they are: the
     /// kernel makes moved pages writable.
@@ -57,7 +80,7 @@ impl UffdMmu {
         to: usize,
     ) -> (usize, Option<c_int>) {
         let fd = self.of(window);
-        let mut moved = 0;
+        let (mut moved, mut tries) = (0, Tries::default());
         while moved < from.len() {
             // SAFETY: the thread that evicts has the pages locked, and the other window is our own.
             let progress = unsafe {
@@ -65,8 +88,8 @@ impl UffdMmu {
                 self.move_some(fd, places, from.len() - moved, Holes::Refused)
             };
             moved += progress.bytes;
-            match progress.stopped {
-                None | Some(libc::EAGAIN) => {}
+            match tries.after(&progress) {
+                None => {}
                 errno => return (moved, errno),
             }
         }
@@ -87,7 +110,7 @@ impl UffdMmu {
             return (0, Some(libc::ENOSYS));
         }
         let fd = self.of(window);
-        let mut moved = 0;
+        let (mut moved, mut tries) = (0, Tries::default());
         let errno = loop {
             // SAFETY: the caller's promise.
             let progress = unsafe {
@@ -95,10 +118,10 @@ impl UffdMmu {
                 self.move_some(fd, places, from.len() - moved, Holes::Moved)
             };
             moved += progress.bytes;
-            match progress.stopped {
+            match tries.after(&progress) {
                 _ if moved == from.len() => break None,
-                None | Some(libc::EAGAIN) => {}
-                Some(errno) => break Some(errno),
+                None => {}
+                errno => break errno,
             }
         };
         if moved > 0 && self.protects(window) {

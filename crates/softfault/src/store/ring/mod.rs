@@ -145,7 +145,7 @@ impl std::error::Error for Unavailable {}
 #[derive(Debug)]
 pub struct Rings {
     /// Immutable.
-    rings: Box<[Ring]>,
+    rings: Vec<Ring>,
     /// Which ring the next store gets.
     next: AtomicUsize,
     /// Immutable. The kind of queue that the rings use.
@@ -187,17 +187,19 @@ impl Rings {
             "a ring has 1 to 256 entries"
         );
         assert!(rings > 0, "at least one ring");
-        let make = |_| match Queue::new(kind, entries) {
-            Ok(queue) => Ok(Ring::new(queue, entries)),
-            Err(errno) => Err(Unavailable { kind, errno }),
-        };
-        Ok(Self {
-            rings: (0..rings).map(make).collect::<Result<_, _>>()?,
+        let mut made = Self {
+            rings: Vec::with_capacity(rings),
             next: AtomicUsize::new(0),
             kind,
             forgotten: AtomicBool::new(false),
             owner: Owner::here(),
-        })
+        };
+        for _ in 0..rings {
+            // An error drops those that are made, and gives their queues back.
+            let queue = Queue::new(kind, entries).map_err(|errno| Unavailable { kind, errno })?;
+            made.rings.push(Ring::new(queue, entries));
+        }
+        Ok(made)
     }
 
     /// The kind of queue that the rings use.
