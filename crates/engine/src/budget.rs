@@ -77,6 +77,8 @@ impl Drop for Subscription<'_> {
 pub struct Budget {
     /// Pages that may be charged. Set by [`set_limit`](Self::set_limit).
     limit: AtomicU64,
+    /// Raised when its owner begins to lower the limit, and when that is over: odd meanwhile.
+    lowerings: AtomicU64,
     /// Pages that are charged and not in use.
     stocks: Stocks,
     hot: Hot,
@@ -111,6 +113,15 @@ struct Hot {
 #[derive(Default)]
 #[repr(align(64))]
 struct Waiters(AtomicU64);
+
+/// A limit that is being lowered.
+pub(crate) struct Lowering<'a>(&'a Budget);
+
+impl Drop for Lowering<'_> {
+    fn drop(&mut self) {
+        self.0.lowerings.fetch_add(1, Ordering::AcqRel);
+    }
+}
 
 /// One of the sharers of a budget.
 pub trait Member: Send + Sync {
@@ -155,6 +166,7 @@ impl Budget {
     fn with_parent(pages: u64, parent: Option<Arc<Budget>>) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(pages),
+            lowerings: AtomicU64::new(0),
             stocks: Stocks::new(),
             hot: Hot::default(),
             waiters: Waiters::default(),
@@ -428,20 +440,20 @@ impl Budget {
         let Some(members) = members else { return 0 };
         let mut made = 0;
         // One that holds most may have pinned it all: then the next.
-        let mut below = usize::MAX;
+        let mut below = (usize::MAX, usize::MAX);
         // The lock's last holder may have made room for all waiters.
         let is_short = || self.limit().saturating_sub(self.charged()) < pages as u64;
         while made < pages && is_short() {
-            let largest = members
-                .iter()
-                .map(|member| (member.held(), member))
-                .filter(|(held, _)| *held > 0 && *held < below)
-                .max_by_key(|(held, _)| *held);
-            let Some((held, largest)) = largest else {
+            let held = members.iter().map(|member| member.held());
+            // Two may hold as much: the place tells them apart.
+            let largest = (held.zip(0..))
+                .filter(|&(held, place)| held > 0 && (held, place) < below)
+                .max();
+            let Some(largest @ (_, place)) = largest else {
                 break;
             };
-            below = held;
-            made += largest.give(pages - made, in_hand);
+            below = largest;
+            made += members[place].give(pages - made, in_hand);
         }
         made
     }
@@ -449,6 +461,24 @@ impl Budget {
     /// Pages that may be charged.
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Begins to lower the limit, until what is returned is dropped. By the owner, one at a time.
+    pub(crate) fn lower(&self) -> Lowering<'_> {
+        self.lowerings.fetch_add(1, Ordering::AcqRel);
+        Lowering(self)
+    }
+
+    /// Another number if the limit was lowered since, or that of a budget around it; `None` while one is. Meanwhile all that comes
+    /// back may go to the excess: that a thread gets none says nothing.
+    pub(crate) fn lowerings(&self) -> Option<u64> {
+        // Acquire pairs with the end: the limit is what it was left as.
+        let own = self.lowerings.load(Ordering::Acquire);
+        let around = self
+            .parent
+            .as_ref()
+            .map_or(Some(0), |parent| parent.lowerings())?;
+        own.is_multiple_of(2).then_some(own + around)
     }
 
     /// Changes the limit. Lowering it evicts nothing by itself: the owner

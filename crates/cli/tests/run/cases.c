@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* A case that is ended within has printed nothing. */
+#define PRINTS_AT_EXIT
 #include "answers.h"
 
 extern char **environ;

@@ -27,13 +27,13 @@ impl Node {
         let need = Need::Pages((pages + FLOOR) as usize);
         let mut memory_wait = MemoryWaitLimit::new(&*self.clock);
         while !budget.try_charge(pages, FLOOR) {
-            let subscription = budget.subscribe();
-            if !self.make_room(need) {
-                memory_wait.wait(subscription);
-            }
             if memory_wait.is_over() {
                 budget.let_go(pages);
                 return Err(self.shortage(pages, budget.free().saturating_sub(FLOOR)));
+            }
+            let subscription = budget.subscribe();
+            if !self.make_room(need) {
+                memory_wait.wait(subscription);
             }
         }
         Ok(())

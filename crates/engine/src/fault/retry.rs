@@ -64,6 +64,8 @@ pub(super) struct Retry<'a> {
     standstill: u32,
     /// Since when nothing but memory has been waited for.
     short_since: Option<u64>,
+    /// [`Budget::lowerings`](crate::budget::Budget::lowerings) then.
+    lowerings: Option<u64>,
 }
 
 impl<'a> Retry<'a> {
@@ -98,10 +100,19 @@ impl<'a> Retry<'a> {
     }
 
     /// True if there is no use in waiting again.
-    pub(super) fn gives_up(&self, wait: &Wait) -> bool {
+    pub(super) fn gives_up(&mut self, wait: &Wait) -> bool {
         let short = |since| wait.node().clock.now_ns().saturating_sub(since);
         let short_ns = self.short_since.map_or(0, short);
-        wait.must_fail(self.standstill, short_ns)
+        if !wait.must_fail(self.standstill, short_ns) {
+            return false;
+        }
+        let lowerings = wait.node().budget.lowerings();
+        let is_proven = lowerings.is_some() && lowerings == self.lowerings;
+        if !is_proven {
+            // Counted again from here.
+            (self.standstill, self.short_since) = (0, None);
+        }
+        is_proven
     }
 
     /// Waits, with or without the lock. If that is how the fault ends, nothing is
@@ -150,7 +161,11 @@ impl<'a> Retry<'a> {
             wait.let_go();
         }
         match wait.is_memory() {
-            true => self.short_since = self.short_since.or(Some(wait.node().clock.now_ns())),
+            true if self.short_since.is_none() => {
+                self.short_since = Some(wait.node().clock.now_ns());
+                self.lowerings = wait.node().budget.lowerings();
+            }
+            true => {}
             false => self.short_since = None,
         }
         let waited = wait.wait(interrupt);

@@ -2,8 +2,11 @@
 //! anybody may give some back.
 
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::anon::Anonymous;
 use softfault_engine::budget::Budget;
+use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_oracle::{Rig, TestStore};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// Found as a SIGBUS under a budget that went up and down: a hundred waits that
@@ -57,5 +60,47 @@ fn a_thread_makes_room_for_itself_alone() {
     let waits = rig.node.stats.memory_waits.get() - waits;
     assert!(waits >= 4, "{waits}");
     drop(cache);
+    rig.finish();
+}
+
+/// Pages that cannot be evicted are more than the new budget: it stays as it was, and no touch meanwhile fails for want of memory.
+#[test]
+fn touches_go_on_while_a_budget_is_lowered_in_vain() {
+    const FILLED: usize = 3000;
+    const THREADS: usize = 4;
+    const EACH: usize = 16;
+    let rig = Rig::new(8192);
+    let bytes = (FILLED + THREADS * EACH) * PAGE_SIZE;
+    let anon = Anonymous::new(rig.node.clone(), bytes).unwrap();
+    let attributes = Attributes {
+        backing: Backing::from(anon.clone()),
+        protection: Protection::ReadWrite,
+        ..Attributes::default()
+    };
+    rig.space.mmap(anon.addresses(), attributes).unwrap();
+    let page = |number: usize| anon.addresses().start + number * PAGE_SIZE;
+    (0..FILLED).for_each(|number| rig.write(page(number), &[1]).unwrap());
+    let is_over = AtomicBool::new(false);
+    let touch = |thread: usize| {
+        let mine = FILLED + thread * EACH..FILLED + (thread + 1) * EACH;
+        while !is_over.load(Ordering::Relaxed) {
+            mine.clone()
+                .for_each(|number| rig.write(page(number), &[2]).unwrap());
+            let mine = page(mine.start)..page(mine.end);
+            rig.space.dont_need(mine).unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let touch = &touch;
+            scope.spawn(move || touch(thread));
+        }
+        for _ in 0..3 {
+            assert!(rig.node.set_memory(2560 * PAGE_SIZE).is_err());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    rig.unmap(anon.addresses());
+    drop(anon);
     rig.finish();
 }

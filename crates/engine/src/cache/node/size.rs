@@ -89,6 +89,7 @@ impl Node {
         let mut shares = self.size.shares.lock();
         let after = (pages / FOLIO_SHARE) as u64;
         let before = self.budget.limit();
+        let _lowering = self.budget.lower();
         self.budget.set_limit(pages as u64);
         let less = shares.saturating_sub(after);
         if self.budget.held() - less > self.budget.most_held() || !self.reclaim_down(less) {
@@ -116,17 +117,20 @@ impl Node {
             let subscription = self.budget.subscribe();
             let charged = (self.budget.charged() + FLOOR).saturating_sub(less);
             let excess = charged.saturating_sub(self.budget.limit()) as usize;
+            if excess == 0 {
+                return true;
+            }
+            if memory_wait.is_over() {
+                return false;
+            }
             // Memory that was evicted and taken again at once could be evicted again.
-            if excess == 0 || self.reclaim(excess) >= excess {
+            if self.reclaim(excess) >= excess {
                 return true;
             }
             // Reads under way, and folios in the hands of others. That there are no folios
             // for a moment is no answer: a fault that has yet to take one has paid for it.
             if self.reclaim_from_members(excess, InHand::Nothing) == 0 {
                 memory_wait.wait(subscription);
-            }
-            if memory_wait.is_over() {
-                return false;
             }
         }
     }
