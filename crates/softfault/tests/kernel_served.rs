@@ -429,11 +429,13 @@ fn a_future_that_nobody_polls_holds_no_window() {
         while polled.is_pending() && !woken.1.load(Ordering::SeqCst) {
             std::thread::park();
         }
-        // The watching thread may have let the kernel serve it meanwhile. A window that is held stays as it is.
-        assert!(
-            map.change_server(!kernel).unwrap() || map.change_server(kernel).unwrap(),
-            "{kernel}"
-        );
+        // The watching thread may have let the kernel serve it meanwhile, or another may have a page locked for a moment. A window that
+        // is held stays as it is.
+        let changes = || {
+            std::thread::sleep(Duration::from_millis(10));
+            map.change_server(!kernel).unwrap() || map.change_server(kernel).unwrap()
+        };
+        assert!((0..1000).any(|_| changes()), "{kernel}");
         drop(parked);
     }
 }
