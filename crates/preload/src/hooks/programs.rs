@@ -2,7 +2,8 @@
 
 use super::again::{Reads, again_by_error, reading, with_text, with_text_copied};
 use super::next::hooks;
-use libc::{FILE, c_char, c_int, c_void, pid_t};
+use core::ptr;
+use libc::{FILE, c_char, c_int, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
 type Texts = *const *const c_char;
 
@@ -33,14 +34,18 @@ pub mod executed {
 hooks! {
     /// posix_spawn(3).
     fn posix_spawn(child: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts) -> c_int = |next| {
-        let reads = [Reads::Text(path), Reads::Texts(arguments), Reads::Texts(environment)];
-        again_by_error(&reads, || next(child, path, actions, attributes, arguments, environment))
+        let reads = [Reads::Texts(arguments), Reads::Texts(environment)];
+        spawned(child, path, (actions.cast(), attributes.cast()), |child, path, actions, attributes| {
+            again_by_error(&reads, || next(child, path, actions.cast(), attributes.cast(), arguments, environment))
+        })
     };
 
     /// posix_spawnp(3).
     fn posix_spawnp(child: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, arguments: Texts, environment: Texts) -> c_int = |next| {
-        let reads = [Reads::Text(path), Reads::Texts(arguments), Reads::Texts(environment)];
-        again_by_error(&reads, || next(child, path, actions, attributes, arguments, environment))
+        let reads = [Reads::Texts(arguments), Reads::Texts(environment)];
+        spawned(child, path, (actions.cast(), attributes.cast()), |child, path, actions, attributes| {
+            again_by_error(&reads, || next(child, path, actions.cast(), attributes.cast(), arguments, environment))
+        })
     };
 
     /// system(3), which does not report missing memory.
@@ -52,6 +57,37 @@ hooks! {
     fn popen(command: *const c_char, how: *const c_char) -> *mut FILE = |next| {
         with_text_copied(command, |command| next(command, how))
     };
+}
+
+/// posix_spawn(3), with copies of what it uses where a touch of missing memory would end a process: it stores the child's number with all
+/// signals blocked, and the child, in which SIGBUS has its default action, reads the path, the actions and the attributes.
+///
+/// # Safety
+/// As of posix_spawn(3).
+unsafe fn spawned(
+    child: *mut pid_t,
+    path: *const c_char,
+    (actions, attributes): (*const posix_spawn_file_actions_t, *const posix_spawnattr_t),
+    spawn: impl Fn(
+        *mut pid_t,
+        *const c_char,
+        *const posix_spawn_file_actions_t,
+        *const posix_spawnattr_t,
+    ) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise: they are whole or NULL, and nobody changes them during the call.
+    unsafe {
+        let actions = actions.as_ref().map(|actions| ptr::read(actions));
+        let attributes = attributes.as_ref().map(|attributes| ptr::read(attributes));
+        let actions = actions.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let attributes = attributes.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let mut made = 0;
+        let answer = with_text_copied(path, |path| spawn(&raw mut made, path, actions, attributes));
+        if answer == 0 && !child.is_null() {
+            child.write(made);
+        }
+        answer
+    }
 }
 
 /// Looks all of them up.

@@ -4,6 +4,7 @@ use super::pool::ServingThreads;
 use super::under_way::{Held, Touch};
 use crate::process::Process;
 use crate::uffd::{LOOKS, MESSAGES, SEEN_FOR};
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{
     self, FaultRead, FaultWait, NeverInterrupted, Outcome, StartedFault,
 };
@@ -42,8 +43,11 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
         next = (from + 1) % DESCRIPTORS;
         let (mut touches, mut count) = ([Touch::NONE; MESSAGES], 0);
         mmu.read_messages(from, most, |message| {
-            touches[count] = Touch::new(&message, pool.asked.note(message.thread));
-            count += 1;
+            let page = message.addr & !(PAGE_SIZE - 1);
+            if let Some(number) = pool.asked.note(message.thread, page, message.from) {
+                touches[count] = Touch::new(&message, number);
+                count += 1;
+            }
         });
         if count == 0 {
             continue;

@@ -11,6 +11,10 @@
 //!
 //! SIGBUS is sent under the lock under which messages get their numbers, so that each message comes either
 //! before it or after.
+//!
+//! A thread that is in a system call and has a signal pending does not sleep in its touch: the kernel repeats that until the page is there,
+//! with a message each time. One is served, and the others are dropped as long as it is: each would have a thread wait for the same page,
+//! until none is left.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +29,10 @@ struct LastMessage {
     raised: bool,
     /// The one before it was.
     after_raise: bool,
+    /// It is being served.
+    served: bool,
+    /// The thread, the page that it touched, and the descriptor of the message.
+    of: (u32, usize, u8),
 }
 
 struct Messages {
@@ -50,18 +58,33 @@ impl LastMessages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a message of `thread`, and gives it a number.
-    pub(super) fn note(&self, thread: u32) -> u64 {
+    /// Notes a message of `thread`, which has touched `page`, by a descriptor, and gives it a number. None if the last one was the same
+    /// and is still being served: then both end together.
+    pub(super) fn note(&self, thread: u32, page: usize, from: u8) -> Option<u64> {
         let mut inner = self.lock();
-        inner.count += 1;
-        let number = inner.count;
+        let (number, of) = (inner.count + 1, (thread, page, from));
         let last = &mut inner.last[thread as usize % PLACES];
+        if last.served && last.of == of {
+            return None;
+        }
         *last = LastMessage {
             number,
             raised: false,
             after_raise: last.raised,
+            served: true,
+            of,
         };
-        number
+        inner.count = number;
+        Some(number)
+    }
+
+    /// A message has been served: before the thread is woken, so that a message that came before is of a touch that this wakes.
+    pub(super) fn end(&self, thread: u32, number: u64) {
+        let mut inner = self.lock();
+        let last = &mut inner.last[thread as usize % PLACES];
+        if last.number == number {
+            last.served = false;
+        }
     }
 
     /// Answers a message whose touch has failed: calls `raise`, or leaves it to the next touch.
@@ -79,6 +102,13 @@ impl LastMessages {
 mod tests {
     use super::LastMessages;
 
+    /// A message of a touch that none is being served of.
+    fn note(asked: &LastMessages, thread: u32) -> u64 {
+        let number = asked.note(thread, 0, 0).unwrap();
+        asked.end(thread, number);
+        number
+    }
+
     fn raises(asked: &LastMessages, thread: u32, number: u64) -> bool {
         let mut raised = false;
         asked.refuse(thread, number, || raised = true);
@@ -88,7 +118,7 @@ mod tests {
     #[test]
     fn the_last_message_is_answered_and_no_other() {
         let asked = LastMessages::new();
-        let (old, new) = (asked.note(7), asked.note(7));
+        let (old, new) = (note(&asked, 7), note(&asked, 7));
         assert!(!raises(&asked, 7, old));
         assert!(raises(&asked, 7, new));
     }
@@ -96,12 +126,12 @@ mod tests {
     #[test]
     fn a_message_of_a_touch_that_sigbus_interrupted_is_not_answered() {
         let asked = LastMessages::new();
-        let first = asked.note(7);
+        let first = note(&asked, 7);
         assert!(raises(&asked, 7, first));
         // Read late: the thread is in its handler by now.
-        let stale = asked.note(7);
+        let stale = note(&asked, 7);
         assert!(!raises(&asked, 7, stale));
-        let again = asked.note(7);
+        let again = note(&asked, 7);
         assert!(raises(&asked, 7, again), "a touch after the handler");
         assert!(!raises(&asked, 7, stale));
     }
@@ -109,8 +139,27 @@ mod tests {
     #[test]
     fn threads_do_not_answer_for_each_other() {
         let asked = LastMessages::new();
-        let (one, other) = (asked.note(7), asked.note(8));
+        let (one, other) = (note(&asked, 7), note(&asked, 8));
         assert!(raises(&asked, 7, one));
         assert!(raises(&asked, 8, other));
+    }
+
+    #[test]
+    fn a_touch_that_is_repeated_while_it_is_served_is_dropped() {
+        let asked = LastMessages::new();
+        let first = asked.note(7, 4096, 0).unwrap();
+        assert_eq!(asked.note(7, 4096, 0), None);
+        // Another page, in a handler; another thread in the same place; another descriptor, which has a wake of its own.
+        let page = asked.note(7, 8192, 0).unwrap();
+        assert!(asked.note(7 + super::PLACES as u32, 8192, 0).is_some());
+        assert!(asked.note(7, 8192, 1).is_some());
+        let again = asked.note(7, 4096, 0).unwrap();
+        // Of an older message: the last one is still being served.
+        asked.end(7, first);
+        asked.end(7, page);
+        assert_eq!(asked.note(7, 4096, 0), None);
+        assert!(raises(&asked, 7, again), "no number was given since");
+        asked.end(7, again);
+        assert!(asked.note(7, 4096, 0).is_some());
     }
 }

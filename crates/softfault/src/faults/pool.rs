@@ -236,7 +236,8 @@ impl ServingThreads {
         if !served {
             let refuse = || {
                 // Of a system call, which no signal ends: it answers EFAULT.
-                let by_kernel = process.faults() == Faults::Messages && raise::is_in_call(thread);
+                let by_kernel =
+                    process.faults() == Faults::Messages && raise::may_be_in_call(thread);
                 if !(by_kernel && process.mmu().poison(addr)) {
                     raise::raise(thread, addr);
                 }
@@ -244,6 +245,7 @@ impl ServingThreads {
             self.asked.refuse(thread, number, refuse);
         }
         let waking = Stage::Wake.span();
+        self.asked.end(thread, number);
         process.mmu().wake(from, addr);
         drop(waking);
         stage::let_go(Stage::Return as u8);

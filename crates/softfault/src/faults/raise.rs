@@ -76,12 +76,21 @@ fn is_ignored() -> bool {
     kernel::ask(libc::SIGBUS).handler == libc::SIG_IGN
 }
 
-/// True if the thread sleeps in a system call, and not in a touch of its own; false where `/proc` does not say.
-pub(super) fn is_in_call(thread: u32) -> bool {
-    let mut text = [0_u8; 256];
-    let text = of_thread(thread, "syscall", &mut text);
-    // The number of a call that is none is -1; of a thread that runs there is no number.
-    text.is_some_and(|text| text.starts_with(|first: char| first.is_ascii_digit()))
+/// How often a thread is looked at that has sent a message and does not sleep yet.
+const LOOKS: u32 = 100;
+
+/// True unless the thread sleeps in a touch of its own: in a system call, where a signal does not end it, or nobody knows, since `/proc`
+/// does not say. A thread that runs has a signal pending, and its call repeats the touch.
+pub(super) fn may_be_in_call(thread: u32) -> bool {
+    for _ in 0..LOOKS {
+        let mut text = [0_u8; 256];
+        match of_thread(thread, "syscall", &mut text) {
+            Some(text) if text.starts_with("running") => std::thread::yield_now(),
+            // The number of a call that is none is -1.
+            text => return !text.is_some_and(|text| text.starts_with('-')),
+        }
+    }
+    true
 }
 
 /// True if the thread blocks SIGBUS; false where `/proc` does not say.
