@@ -239,7 +239,7 @@ impl Wait {
 
     /// True if this is for memory that will not come, after `short_ns` in which only
     /// memory was waited for, and `standstill` trailing waits in which no thread freed
-    /// memory. A moment without any folio proves nothing: a thread that has yet to
+    /// memory; waits during which a limit was lowered are in neither. A moment without any folio proves nothing: a thread that has yet to
     /// take one has paid for it.
     ///
     /// *Private memory*, and dirty pages of a file that cannot be written back, may fill the budget with pages that cannot be evicted: without swap,

@@ -60,12 +60,34 @@ pub(super) struct Retry<'a> {
     /// Waits for memory in a row, up to the last one, that found none to be
     /// had.
     futile: u32,
-    /// Trailing waits of those, in which no thread freed memory.
+    /// Trailing waits of those, in which no thread freed memory, and no limit was lowered.
     standstill: u32,
-    /// Since when nothing but memory has been waited for.
-    short_since: Option<u64>,
+    /// How long nothing but memory has been waited for, without the waits during which a limit was lowered.
+    short_ns: u64,
+}
+
+/// A wait for memory under way.
+struct ShortWait {
+    begin_ns: u64,
     /// [`Budget::lowerings`](crate::budget::Budget::lowerings) then.
     lowerings: Option<u64>,
+}
+
+impl ShortWait {
+    /// `None` if the wait is for something else.
+    fn begin(wait: &Wait) -> Option<Self> {
+        wait.is_memory().then(|| Self {
+            begin_ns: wait.node().clock.now_ns(),
+            lowerings: wait.node().budget.lowerings(),
+        })
+    }
+
+    /// How long it took, or `None` if it says nothing: a limit was lowered meanwhile, and what came back may have gone to the excess.
+    fn end(self, wait: &Wait) -> Option<u64> {
+        let unlowered =
+            self.lowerings.is_some() && self.lowerings == wait.node().budget.lowerings();
+        unlowered.then(|| wait.node().clock.now_ns().saturating_sub(self.begin_ns))
+    }
 }
 
 impl<'a> Retry<'a> {
@@ -100,19 +122,8 @@ impl<'a> Retry<'a> {
     }
 
     /// True if there is no use in waiting again.
-    pub(super) fn gives_up(&mut self, wait: &Wait) -> bool {
-        let short = |since| wait.node().clock.now_ns().saturating_sub(since);
-        let short_ns = self.short_since.map_or(0, short);
-        if !wait.must_fail(self.standstill, short_ns) {
-            return false;
-        }
-        let lowerings = wait.node().budget.lowerings();
-        let is_proven = lowerings.is_some() && lowerings == self.lowerings;
-        if !is_proven {
-            // Counted again from here.
-            (self.standstill, self.short_since) = (0, None);
-        }
-        is_proven
+    pub(super) fn gives_up(&self, wait: &Wait) -> bool {
+        wait.must_fail(self.standstill, self.short_ns)
     }
 
     /// Waits, with or without the lock. If that is how the fault ends, nothing is
@@ -160,20 +171,29 @@ impl<'a> Retry<'a> {
         if self.futile > 0 {
             wait.let_go();
         }
-        match wait.is_memory() {
-            true if self.short_since.is_none() => {
-                self.short_since = Some(wait.node().clock.now_ns());
-                self.lowerings = wait.node().budget.lowerings();
-            }
-            true => {}
-            false => self.short_since = None,
-        }
+        let short = ShortWait::begin(&wait);
         let waited = wait.wait(interrupt);
-        (self.futile, self.standstill) = match waited {
-            Waited::NoRoom => (self.futile + 1, 0),
-            Waited::Standstill => (self.futile + 1, self.standstill + 1),
-            Waited::Ready | Waited::Interrupted | Waited::Failed(_) => (0, 0),
+        let is_proof = match short.map(|short| short.end(&wait)) {
+            // Something else was waited for.
+            None => {
+                self.short_ns = 0;
+                true
+            }
+            Some(ns) => {
+                self.short_ns += ns.unwrap_or(0);
+                ns.is_some()
+            }
         };
+        self.futile = match waited {
+            Waited::NoRoom | Waited::Standstill => self.futile + 1,
+            Waited::Ready | Waited::Interrupted | Waited::Failed(_) => 0,
+        };
+        if is_proof {
+            self.standstill = match waited {
+                Waited::Standstill => self.standstill + 1,
+                _ => 0,
+            };
+        }
         self.keep(wait, waited == Waited::Ready);
         match waited {
             Waited::Interrupted => Err(Outcome::Interrupted),

@@ -4,10 +4,12 @@
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::budget::Budget;
+use softfault_engine::fault::FaultError;
 use softfault_engine::mm::{Attributes, Backing, Protection};
-use softfault_oracle::{Rig, TestStore};
+use softfault_oracle::{Finally, Rig, TestStore};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// Found as a SIGBUS under a budget that went up and down: a hundred waits that
 /// ended early, because others got memory and used it, counted as a hundred in
@@ -95,10 +97,38 @@ fn touches_go_on_while_a_budget_is_lowered_in_vain() {
             let touch = &touch;
             scope.spawn(move || touch(thread));
         }
+        let _end = Finally(|| is_over.store(true, Ordering::Relaxed));
         for _ in 0..3 {
             assert!(rig.node.set_memory(2560 * PAGE_SIZE).is_err());
         }
-        is_over.store(true, Ordering::Relaxed);
+    });
+    rig.unmap(anon.addresses());
+    drop(anon);
+    rig.finish();
+}
+
+/// Each lowering is refused, since nothing can be evicted, and another follows: the waits between them are proof enough.
+#[test]
+fn a_touch_ends_although_a_budget_is_lowered_again_and_again() {
+    const PAGES: usize = 8192;
+    let rig = Rig::new(PAGES as u64);
+    let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
+    let attributes = Attributes {
+        backing: Backing::from(anon.clone()),
+        protection: Protection::ReadWrite,
+        ..Attributes::default()
+    };
+    rig.space.mmap(anon.addresses(), attributes).unwrap();
+    let start = anon.addresses().start;
+    thread::scope(|scope| {
+        let fills = || (0..PAGES).try_for_each(|page| rig.write(start + page * PAGE_SIZE, &[1]));
+        let filled = scope.spawn(fills);
+        while !filled.is_finished() {
+            let _ = rig.node.set_memory(2560 * PAGE_SIZE);
+            let _ = rig.node.set_memory(PAGES * PAGE_SIZE);
+            thread::sleep(Duration::from_millis(400));
+        }
+        assert_eq!(filled.join().unwrap(), Err(FaultError::NoMemory));
     });
     rig.unmap(anon.addresses());
     drop(anon);
