@@ -5,6 +5,7 @@ use super::folio::{BLOCK_BYTES, Folio, flag};
 use crate::PAGE_SIZE;
 use crate::anon::{NotRead, View};
 use crate::budget::FLOOR;
+use crate::mmu::Access;
 use crate::readahead::Mapped;
 use crate::store::StoreError;
 use crate::swap::Swap;
@@ -81,6 +82,24 @@ impl PageCache {
             true => Err(StoreError::Short.into()),
             false => result,
         }
+    }
+
+    /// Of so many bytes that were read from `addr` on, those that are shown: of a file that is written to, those before its known end. What
+    /// others have written past that would be written back as the program's own.
+    pub(crate) fn known_bytes(&self, addr: usize, bytes: usize) -> usize {
+        match self.is_writable() {
+            true => bytes.min(self.end().saturating_sub(self.offset(addr)) as usize),
+            false => bytes,
+        }
+    }
+
+    /// Maps a missing page of a window that may be written to as zeros, protected. Where that is refused a touch reads it. The caller holds
+    /// the lock of its folio.
+    pub(super) fn show_zeros(&self, page: usize) {
+        let zeros = core::ptr::from_ref(&[0_u8; PAGE_SIZE]) as *const [u8];
+        let to = (self.window.reservation(), page);
+        // SAFETY: a page of zeros, which stays; the page lies in the window, and nobody else maps it while the folio is locked.
+        let _ = unsafe { self.node.mmu.copy(to, zeros, Access::ReadOnly) };
     }
 
     /// True if neighbours in the window are neighbours in the store, too: in a

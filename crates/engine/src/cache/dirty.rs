@@ -119,9 +119,9 @@ impl PageCache {
         self.writes.is_some()
     }
 
-    /// Pages that the store has not got yet.
+    /// Pages that the store has not got yet. Errors of writes that it does not count any more have been noted.
     pub fn dirty_pages(&self) -> u64 {
-        let dirty = |writes: &Writes| writes.dirty.load(Ordering::Relaxed);
+        let dirty = |writes: &Writes| writes.dirty.load(Ordering::Acquire);
         self.writes.as_ref().map_or(0, dirty)
     }
 
@@ -297,7 +297,8 @@ impl PageCache {
     fn count_clean(&self, pages: u32) {
         if pages > 0 {
             let writes = self.writes.as_ref().expect("it can be written to");
-            writes.dirty.fetch_sub(u64::from(pages), Ordering::Relaxed);
+            // Release pairs with the Acquire in `dirty_pages`.
+            writes.dirty.fetch_sub(u64::from(pages), Ordering::Release);
             (self.node.dirty.dirty).fetch_sub(u64::from(pages), Ordering::Relaxed);
         }
     }

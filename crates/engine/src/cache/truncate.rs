@@ -1,6 +1,7 @@
 //! Taking pages out of a cache on purpose: truncate, invalidate, the end.
 //!
-//! Pinned pages stay as they are; the last pin forgets them (`fault::unpin`).
+//! Pinned pages stay in memory; the last pin forgets them (`fault::unpin`). Those that a file that is written to does not have any more
+//! stay as zeros: their bytes are not written again.
 
 use super::PageCache;
 use super::folio::{BLOCK_BYTES, Folio, flag};
@@ -11,6 +12,9 @@ use crate::page::{FaultError, NeverInterrupted};
 use crate::reclaim::{Dirty, Sweep};
 use core::ops::Range;
 use sync::atomic::Ordering;
+
+/// No pages.
+const NONE: Range<usize> = 0..0;
 
 /// Pages that are being taken out of a store, until this is dropped.
 #[must_use]
@@ -42,7 +46,6 @@ impl PageCache {
     /// meanwhile waits, and finds the store's new bytes. If it cannot be done nothing is lost. `take` is called once more where pages
     /// could not be written before: another thread may have written them after the first call.
     ///
-    /// Pinned pages are not to be among them: they stay as they are.
     pub fn empty<E>(
         &self,
         range: Range<usize>,
@@ -53,22 +56,21 @@ impl PageCache {
         assert!(ends.is_multiple_of(PAGE_SIZE), "by whole pages");
         let _length = self.hold_length();
         let _emptied = self.begin_to_empty(range.clone());
-        let are_left = self.has_unwritten(&range);
+        // Pinned, dirty, or being written: nothing comes into the range.
+        let are_left = self.has_folios(&range);
         take()?;
         if are_left {
             // When this returns no write of them is under way.
-            self.evict_range(range, Dirty::Dropped);
+            self.evict_range(range.clone(), Dirty::Dropped, range);
             take()?;
         }
         Ok(())
     }
 
-    /// True if pages around here are dirty, or being written.
-    fn has_unwritten(&self, range: &Range<usize>) -> bool {
-        let is_unwritten = |folio: &Folio| folio.is(flag::DIRTY) || folio.is_writeback();
+    fn has_folios(&self, range: &Range<usize>) -> bool {
         let mut walk = self.walk(range.clone());
         while let Some(part) = self.next_part(&mut walk) {
-            if self.next_folio(&part, range, is_unwritten).is_some() {
+            if self.next_folio(&part, range, |_| true).is_some() {
                 return true;
             }
         }
@@ -76,7 +78,8 @@ impl PageCache {
     }
 
     /// The store is about to end at byte `end`, if it can. All pages from there on are written back and forgotten, and a touch
-    /// of one waits as long as the caller has both the result and the length. Pinned pages stay as they are.
+    /// of one waits as long as the caller has both the result and the length. Pinned pages stay as they are until it has ended there
+    /// ([`truncate`](Self::truncate)).
     pub fn empty_from(&self, end: u64) -> TruncateGuard<'_> {
         let window = self.addresses();
         let start = self.address(end.min(window.len() as u64)) & !(PAGE_SIZE - 1);
@@ -90,7 +93,7 @@ impl PageCache {
         // Release pairs with the Acquire in `is_emptied`; a folio that was inserted before is found by the walk, as in `truncate`.
         self.emptied
             .store(first as u64 | (end as u64) << 32, Ordering::Release);
-        self.evict_range(range, Dirty::Written);
+        self.evict_range(range, Dirty::Written, NONE);
         TruncateGuard(self)
     }
 
@@ -143,7 +146,7 @@ impl PageCache {
         if end > before && before < window.len() as u64 {
             // Bytes that were written past the end, in its page, must not become the file's.
             let last = self.address(before / PAGE_SIZE as u64 * PAGE_SIZE as u64);
-            self.evict_range(last..last + PAGE_SIZE, Dirty::Written);
+            self.evict_range(last..last + PAGE_SIZE, Dirty::Written, NONE);
         }
         // Release pairs with the Acquire in `PageCache::end`, and a fault that
         // read the old end and inserts a folio afterwards is refused under
@@ -151,8 +154,11 @@ impl PageCache {
         // without folios: a folio is counted before its end is looked at.
         self.end.store(end, Ordering::Release);
         let first = end.min(before) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
+        let past_end = self.address(end).next_multiple_of(PAGE_SIZE)..window.end;
+        // A cut by others is told by the write-back of what is behind it.
+        let cleared = if end < before { NONE } else { past_end };
         // Bytes behind the end are not written: the store knows the end.
-        self.evict_range(self.address(first)..window.end, Dirty::Written);
+        self.evict_range(self.address(first)..window.end, Dirty::Written, cleared);
     }
 
     /// Forgets the pages of `range`: the next touch reads them again. Dirty pages are written before; pages that cannot be
@@ -160,19 +166,20 @@ impl PageCache {
     pub fn invalidate(&self, range: Range<usize>) {
         let window = self.addresses();
         let start = range.start.max(window.start) & !(PAGE_SIZE - 1);
-        self.evict_range(start..range.end.min(window.end), Dirty::Written);
+        self.evict_range(start..range.end.min(window.end), Dirty::Written, NONE);
     }
 
     /// Forgets everything, dirty pages too. No fault is under way and none begins; others may
     /// still be evicting, and are waited for.
     pub(crate) fn evict_all(&self) {
         while self.folio_count() > 0 {
-            self.evict_range(self.addresses(), Dirty::Dropped);
+            self.evict_range(self.addresses(), Dirty::Dropped, NONE);
             sync::thread::yield_now();
         }
     }
 
-    fn evict_range(&self, range: Range<usize>, dirty: Dirty) {
+    /// Of pinned pages those of `cleared`, which the store does not have any more, lose their bytes; the others keep them.
+    fn evict_range(&self, range: Range<usize>, dirty: Dirty, cleared: Range<usize>) {
         // AcqRel pairs with the count in `insert`: a later insert
         // sees the end that `truncate` has set.
         if self.folios.fetch_add(0, Ordering::AcqRel) == 0 || range.is_empty() {
@@ -181,7 +188,7 @@ impl PageCache {
         let mut sweep = Some(self.node.sweep(dirty));
         let mut walk = self.walk(range.clone());
         while let Some(part) = self.next_part(&mut walk) {
-            self.evict_part(part, &range, dirty, &mut sweep);
+            self.evict_part(part, (&range, &cleared), dirty, &mut sweep);
         }
     }
 
@@ -191,11 +198,16 @@ impl PageCache {
     fn evict_part<'a>(
         &'a self,
         mut part: Range<usize>,
-        range: &Range<usize>,
+        (range, cleared): (&Range<usize>, &Range<usize>),
         dirty: Dirty,
         sweep: &mut Option<Sweep<'a>>,
     ) {
-        let is_to_go = |folio: &Folio| !folio.is(flag::DOOMED);
+        let is_cleared = |folio: &Folio| {
+            let pages = folio.range();
+            pages.start < cleared.end && cleared.start < pages.end
+        };
+        // One that is to go with its last pin is looked at again only to be cleared.
+        let is_to_go = |folio: &Folio| !folio.is(flag::DOOMED) || is_cleared(folio);
         while let Some(folio) = self.next_folio(&part, range, is_to_go) {
             // The batch before the folio lock: a write that failed has a batch, and waits for the lock.
             sweep.get_or_insert_with(|| self.node.sweep(dirty));
@@ -218,6 +230,9 @@ impl PageCache {
                 folio.unlock();
             } else if folio.is_pinned() {
                 folio.change(flag::DOOMED, 0);
+                if is_cleared(&folio) {
+                    self.clear_part(&folio, cleared);
+                }
                 folio.unlock();
             } else if dirty == Dirty::Dropped && dirty_beside(&folio, range) != 0 {
                 self.drop_part(&folio, range);
@@ -235,6 +250,17 @@ impl PageCache {
         let pages = folio.range();
         let part = pages.start.max(range.start)..pages.end.min(range.end);
         self.node.mmu.zap(core::slice::from_ref(&part));
+    }
+
+    /// Pages of a pinned folio that are in a range become zeros, and protected. The caller holds the folio lock.
+    fn clear_part(&self, folio: &Folio, range: &Range<usize>) {
+        self.drop_part(folio, range);
+        let pages = folio.range();
+        let part = pages.start.max(range.start)..pages.end.min(range.end);
+        if self.is_writable() {
+            part.step_by(PAGE_SIZE)
+                .for_each(|page| self.show_zeros(page));
+        }
     }
 }
 

@@ -101,3 +101,101 @@ fn pages_far_out_are_not_read_while_they_are_taken_out() {
     });
     finish(rig, cache);
 }
+
+/// Failed before: the page was written into the hole when its last pin went, or by a write-back in between.
+#[test]
+fn a_pinned_page_does_not_fill_a_hole_again() {
+    for dirty in [true, false] {
+        let (rig, store, cache, start) = scene(TestStore::new(bytes(4)));
+        rig.write(start, &[7]).unwrap();
+        if !dirty {
+            write_back(&cache, 0..4);
+        }
+        let range = start..start + PAGE_SIZE;
+        pin(&rig, &cache, range.clone());
+        let punch = || {
+            store.punch(0..1);
+            Ok::<(), ()>(())
+        };
+        cache.empty(range.clone(), punch).unwrap();
+        assert_eq!((rig.touch(start), cache.dirty_pages()), (Ok(0), 0));
+        write_back(&cache, 0..4);
+        assert_eq!(store.byte(0), 0);
+        // What is written afterwards stays.
+        rig.write(start + 1, &[9]).unwrap();
+        fault::unpin(&cache, range);
+        write_back(&cache, 0..4);
+        assert_eq!((store.byte(0), store.byte(1)), (0, 9));
+        assert_eq!((rig.touch(start), rig.touch(start + 1)), (Ok(0), Ok(9)));
+        finish(rig, cache);
+    }
+}
+
+/// Failed before: the bytes of a pinned page came back into the file when that became longer again.
+#[test]
+fn a_pinned_page_that_is_cut_off_comes_back_as_zeros() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(8)));
+    let addr = start + 5 * PAGE_SIZE;
+    rig.write(addr, &[7]).unwrap();
+    let range = addr..addr + PAGE_SIZE;
+    pin(&rig, &cache, range.clone());
+    {
+        let _length = cache.hold_length();
+        let _emptied = cache.empty_from(bytes(3));
+        store.set_len(bytes(3));
+        cache.lower_end(bytes(3));
+        cache.truncate(bytes(3));
+    }
+    write_back(&cache, 0..8);
+    assert_eq!(cache.dirty_pages(), 0);
+    {
+        let _length = cache.hold_length();
+        store.set_len(bytes(8));
+        cache.truncate(bytes(8));
+    }
+    assert_eq!(rig.touch(addr), Ok(0));
+    write_back(&cache, 0..8);
+    fault::unpin(&cache, range);
+    let stored = store.byte(bytes(5));
+    assert_eq!(rig.touch(addr), Ok(stored));
+    assert_ne!(stored, 7);
+    finish(rig, cache);
+}
+
+/// Nothing is lost of pinned pages either, where the store refuses; nor of the page that the file ends in.
+#[test]
+fn pinned_pages_that_the_store_keeps_lose_nothing() {
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(8)));
+    let addr = |page: usize| start + page * PAGE_SIZE;
+    for page in [3, 5] {
+        rig.write(addr(page), &[7]).unwrap();
+    }
+    pin(&rig, &cache, addr(3)..addr(6));
+    let refused = cache.empty(addr(5)..addr(6), || Err(EIO));
+    assert_eq!((refused, rig.touch(addr(5))), (Err(EIO), Ok(7)));
+    {
+        let _length = cache.hold_length();
+        let _emptied = cache.empty_from(bytes(3));
+    }
+    let there = || [3, 5].map(|page| rig.touch(addr(page)));
+    assert_eq!(there(), [Ok(7), Ok(7)]);
+    // Others go through the same pages meanwhile.
+    let punch = || {
+        cache.invalidate(addr(0)..addr(8));
+        Ok::<(), ()>(())
+    };
+    cache.empty(addr(1)..addr(2), punch).unwrap();
+    assert_eq!(there(), [Ok(7), Ok(7)]);
+    {
+        let _length = cache.hold_length();
+        let _emptied = cache.empty_from(bytes(3) + 8);
+        store.set_len(bytes(3) + 8);
+        cache.lower_end(bytes(3) + 8);
+        cache.truncate(bytes(3) + 8);
+    }
+    assert_eq!(rig.touch(addr(3)), Ok(7));
+    fault::unpin(&cache, addr(3)..addr(6));
+    write_back(&cache, 0..8);
+    assert_eq!(store.byte(bytes(3)), 7);
+    finish(rig, cache);
+}

@@ -3,7 +3,7 @@
 use super::{MmapMut, MmapMutKind, make};
 use crate::kernel::{KernelAccess, KernelMap, MapSource};
 use crate::options::{MmapOptions, RemapOptions};
-use crate::{FaultError, error};
+use crate::{FaultError, error, files};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -98,6 +98,11 @@ impl MmapMut {
         // Through a descriptor that may not write it could not be made again.
         let of = MapSource::File(file.as_fd(), offset, libc::MAP_SHARED);
         KernelMap::new(of, 0, KernelAccess::ReadWrite)?.unmap();
+        if let MmapMutKind::Writable(written) = &self.kind {
+            // An error of write-back would go with the window untold.
+            files::write_back(written.file().cache(), self.start..self.start + self.len);
+            written.check_write_error()?;
+        }
         // It stays if there is no other.
         *self = Self::new(&engine, MmapMutKind::Gone);
         let again = |len| {

@@ -378,6 +378,8 @@ impl WriteBack for FileWrites {
         let Some(reserved) = &self.reserved else {
             return Ok(());
         };
+        // A file that becomes shorter meanwhile would keep blocks behind its end.
+        let _length = self.length.keep();
         let size = self.size().map_err(errno::store)?;
         reserved.ask(offset, size, |part| self.allocate(part))
     }

@@ -94,7 +94,12 @@ fn a_write_back_does_not_undo_a_cut() {
             map.flush().unwrap();
             assert_eq!(file.metadata().unwrap().len(), (KEPT * PAGE + 8) as u64);
             engine.truncate(&file, (PAGES * PAGE) as u64).unwrap();
+            // SAFETY: as above.
+            let again = unsafe { word(&map, PLACES[1]).read_volatile() };
+            assert_eq!(again, 0, "round {round}: of a page that was cut off");
         }
     });
     drop(pin);
+    let content = scratch.content();
+    assert_eq!(content[PLACES[1]..PLACES[1] + 8], [0; 8]);
 }

@@ -116,7 +116,8 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, N
         discard(node, cache, folio);
         return;
     }
-    match result.map(|bytes| bytes.min(asked)) {
+    let known = |bytes: usize| cache.known_bytes(folio.range().start, bytes.min(asked));
+    match result.map(known) {
         Ok(bytes) if bytes > 0 || cache.on_truncate == OnTruncate::Zeros => {
             node.stats.bytes_read.add(bytes as u64);
             let keep = match cache.on_truncate {

@@ -64,7 +64,7 @@ fn read_again(cache: &Arc<PageCache>, addr: usize) -> Fault {
         Err(error) => Fault::Error(error.into()),
         Ok(0) if cache.on_truncate == OnTruncate::Error => Fault::Error(FaultError::BeyondEnd),
         Ok(arrived) => {
-            let arrived = arrived.min(PAGE_SIZE);
+            let arrived = cache.known_bytes(addr, arrived.min(PAGE_SIZE));
             // SAFETY: the rest of the frame.
             unsafe { bytes.add(arrived).write_bytes(0, PAGE_SIZE - arrived) };
             let to = (cache.window.reservation(), addr);
