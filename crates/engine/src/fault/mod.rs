@@ -31,6 +31,7 @@ use retry::Retry;
 
 mod access;
 mod anon;
+mod evict_page;
 mod fault_in;
 mod file;
 mod populate;

@@ -65,7 +65,7 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
             next,
             seen,
         });
-        pool.end(process, &touch, waiting.wait());
+        pool.end(process, &touch, waiting.wait(), true);
         let late = &touches[..late];
         return late.iter().for_each(|touch| pool.serve(process, touch));
     }
@@ -177,7 +177,7 @@ fn begin(
         pool.refuse_own(touch);
         let waiting = match fault::begin(process.space(), touch.addr, touch.flags) {
             StartedFault::Over(outcome) => {
-                pool.end(process, touch, outcome);
+                pool.end(process, touch, outcome, false);
                 polling.ended = true;
                 continue;
             }
@@ -188,7 +188,7 @@ fn begin(
                 // This thread goes on where the page cache has it.
                 Err(read) => match read.at_hand() {
                     Ok(StartedFault::Over(outcome)) => {
-                        pool.end(process, touch, outcome);
+                        pool.end(process, touch, outcome, false);
                         polling.ended = true;
                         continue;
                     }

@@ -310,14 +310,9 @@ fn pass_on(form: usize, signal: c_int, info: *mut siginfo_t, context: *mut c_voi
 fn hand_to(to: Action, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     match to.handler {
         libc::SIG_DFL => die(signal, info),
-        libc::SIG_IGN => {
-            // SAFETY: reads a field that the kernel filled in.
-            let sent = unsafe { (*info).si_code } <= 0;
-            // Of a fault the kernel would not ignore it either.
-            if !sent {
-                die(signal, info);
-            }
-        }
+        // Of a fault the kernel would not ignore it either.
+        libc::SIG_IGN if was_sent(info) => {}
+        libc::SIG_IGN => die(signal, info),
         handler => {
             // The handler runs with the mask that it asked for.
             // SAFETY: calls the handler in the form that it was installed in,
@@ -354,14 +349,18 @@ fn hand_to(to: Action, signal: c_int, info: *mut siginfo_t, context: *mut c_void
 }
 
 /// The default action, of the kernel: under `softfault run` the C library's functions set the program's, which is not in
-/// force. A fault is raised again by the touch itself once the default is back; a signal that was sent is sent again, and so is one that
-/// tells of a broken page that nobody has touched.
+/// force. A fault is raised again by the touch itself once the default is back; a signal that was sent is sent again.
 fn die(signal: c_int, info: *mut siginfo_t) {
     kernel::set_default(signal);
-    // SAFETY: reads a field that the kernel filled in.
-    unsafe {
-        if (*info).si_code <= 0 || (*info).si_code == BUS_MCEERR_AO {
-            libc::raise(signal);
-        }
+    if was_sent(info) {
+        // SAFETY: no memory involved.
+        unsafe { libc::raise(signal) };
     }
+}
+
+/// True if a process has sent the signal, or the kernel to tell of a broken page that nobody has touched: no touch will raise it again.
+fn was_sent(info: *mut siginfo_t) -> bool {
+    // SAFETY: reads a field that the kernel filled in.
+    let code = unsafe { (*info).si_code };
+    code <= 0 || code == BUS_MCEERR_AO
 }

@@ -29,7 +29,7 @@ use crate::process::Process;
 use crate::signal;
 use crate::store::apart;
 use crate::thread;
-use crate::uffd::Faults;
+use crate::uffd::{Faults, Poisoned};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Outcome, StartedFault};
@@ -213,11 +213,11 @@ impl ServingThreads {
     /// Serves a fault from its beginning, and waits where it has to.
     pub(super) fn serve(&self, process: &'static Process, touch: &Touch) {
         let outcome = fault::handle(process.space(), touch.addr, touch.flags, &NeverInterrupted);
-        self.end(process, touch, outcome);
+        self.end(process, touch, outcome, true);
     }
 
-    /// Lets a thread go on whose fault has ended.
-    pub(super) fn end(&self, process: &Process, touch: &Touch, outcome: Outcome) {
+    /// Lets a thread go on whose fault has ended. `may_wait`: the caller delivers no reads that somebody waits for.
+    pub(super) fn end(&self, process: &Process, touch: &Touch, outcome: Outcome, may_wait: bool) {
         let &Touch {
             addr,
             thread,
@@ -234,15 +234,21 @@ impl ServingThreads {
             }
         };
         if !served {
+            let mut poisoned = Poisoned::No;
             let refuse = || {
                 // Of a system call, which no signal ends: it answers EFAULT.
-                let by_kernel =
-                    process.faults() == Faults::Messages && raise::may_be_in_call(thread);
-                if !(by_kernel && process.mmu().poison(addr)) {
+                if process.faults() == Faults::Messages && raise::may_be_in_call(thread) {
+                    poisoned = process.mmu().poison(addr);
+                }
+                if poisoned == Poisoned::No {
                     raise::raise(thread, addr);
                 }
             };
             self.asked.refuse(thread, number, refuse);
+            if may_wait && poisoned == Poisoned::NotMissing {
+                // The call may not write to it. It touches the page again, and is answered if that fails as well, and the page went.
+                process.space().evict_page(addr);
+            }
         }
         let waking = Stage::Wake.span();
         self.asked.end(thread, number);
@@ -303,7 +309,7 @@ impl Complete for Arrivals {
         match read.expect("its read was begun").arrived(result) {
             StartedFault::Over(outcome) => {
                 under_way.take(place);
-                pool.end(process, &touch, outcome);
+                pool.end(process, &touch, outcome, false);
             }
             // The page was evicted again at once, or private memory is elsewhere by now.
             StartedFault::Read(read) => {

@@ -533,9 +533,19 @@ fn sleep_without_number(again: u32) -> u8 {
     u8::MAX
 }
 
-/// UFFDIO_POISON: a touch of the missing page is a SIGBUS from now on, and a system call's EFAULT, until it is zapped.
-/// False where the kernel has it not.
-pub fn poison(fd: &Working, page: usize, bytes: usize) -> bool {
+/// What UFFDIO_POISON has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Poisoned {
+    /// A touch of the page is a SIGBUS from now on, and a system call's EFAULT, until it is zapped.
+    Yes,
+    /// Nothing: the page is not missing, or is poisoned already.
+    NotMissing,
+    /// Nothing: the kernel does not have it.
+    No,
+}
+
+/// UFFDIO_POISON, of a missing page.
+pub fn poison(fd: &Working, page: usize, bytes: usize) -> Poisoned {
     let mut poison = Poison {
         start: page as u64,
         len: bytes as u64,
@@ -544,12 +554,12 @@ pub fn poison(fd: &Working, page: usize, bytes: usize) -> bool {
     };
     loop {
         // SAFETY: the structure is the one that this ioctl takes; no bytes change.
-        match unsafe { ioctl(fd, UFFDIO_POISON, &mut poison) } {
-            Err(libc::EAGAIN) => {}
-            // It is there by now, or poisoned already.
-            Err(libc::EEXIST) => return true,
-            done => return done.is_ok(),
-        }
+        return match unsafe { ioctl(fd, UFFDIO_POISON, &mut poison) } {
+            Err(libc::EAGAIN) => continue,
+            Err(libc::EEXIST) => Poisoned::NotMissing,
+            Err(_) => Poisoned::No,
+            Ok(_) => Poisoned::Yes,
+        };
     }
 }
 

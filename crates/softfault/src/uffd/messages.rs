@@ -1,6 +1,6 @@
 //! Threads that sleep in a fault: the messages that report it, and the calls that end their sleep.
 
-use super::abi::{self, Message};
+use super::abi::{self, Message, Poisoned};
 use super::mmu::UffdMmu;
 use softfault_engine::PAGE_SIZE;
 
@@ -20,8 +20,8 @@ impl UffdMmu {
         abi::wait(self.opened(), again, seen, soon)
     }
 
-    /// Lets a touch of this page fail, by the kernel as by the program. False where it cannot be told to.
-    pub fn poison(&self, addr: usize) -> bool {
+    /// Lets a touch of this page fail, by the kernel as by the program, if it is missing.
+    pub fn poison(&self, addr: usize) -> Poisoned {
         abi::poison(self.first(), addr & !(PAGE_SIZE - 1), PAGE_SIZE)
     }
 

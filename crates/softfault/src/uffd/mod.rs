@@ -36,7 +36,7 @@ mod tests;
 mod this_process;
 mod zap;
 
-pub use abi::{LOOKS, MESSAGES, Message, Offers, SEEN_FOR, open, register};
+pub use abi::{LOOKS, MESSAGES, Message, Offers, Poisoned, SEEN_FOR, open, register};
 pub use faults::Faults;
 pub use fork::{WindowLists, close_window};
 pub use given::GivenTo;

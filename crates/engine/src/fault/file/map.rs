@@ -1,12 +1,13 @@
 //! Mapping a folio that is cached.
 
+use super::write::may_write;
 use super::{Fault, FaultFlags, Wait, around, mmu_error};
 use crate::PAGE_SIZE;
 use crate::budget::Need;
 use crate::cache::folio::{BLOCK_PAGES, Folio, flag};
 use crate::cache::reads::{ahead, read};
 use crate::cache::window::{CountResult, TABLE_PAGES};
-use crate::cache::{FolioRef, PageCache, Writes};
+use crate::cache::{FolioRef, PageCache};
 use crate::fault::anon::install as private;
 use crate::mmu::MmuError;
 use crate::page::Advice;
@@ -23,10 +24,10 @@ pub(super) fn folio(
     advice: Advice,
     flags: FaultFlags,
 ) -> Fault {
-    let has_no_place = |writes: &Writes| !writes.to().is_reserved(cache.offset(addr));
-    if flags.write && cache.writes.as_ref().is_some_and(has_no_place) {
-        // Before it is mapped: a page that is mapped protected faults once more, and so do all pages behind it.
-        return Fault::Retry(Wait::reserve(cache, addr).keeping(folio));
+    if flags.write
+        && let Err(wait) = may_write(cache, addr)
+    {
+        return Fault::Retry(wait.keeping(folio));
     }
     let (state, pages) = match one(cache, folio, addr, flags) {
         Ok(mapped) => mapped,

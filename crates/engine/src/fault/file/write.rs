@@ -11,7 +11,10 @@ use sync::Arc;
 
 /// A write fault at `addr`, a page of a mapped folio of a file that may be written to.
 pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) -> Fault {
-    if let Err(wait) = may_begin(cache, addr) {
+    // A dirty page has its blocks, and adds no dirty page.
+    let is_dirty = || folio.dirty_pages() & folio.bit_of(addr) != 0;
+    let is_asked = !is_dirty();
+    if is_asked && let Err(wait) = may_write(cache, addr) {
         // It stays meanwhile: evicted, it would be read again, and that would pass for progress.
         return Fault::Retry(wait.keeping(folio));
     }
@@ -22,7 +25,12 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
         folio.unlock();
         return Fault::Again;
     }
-    let was_dirty = folio.dirty_pages() & folio.bit_of(addr) != 0;
+    let was_dirty = is_dirty();
+    if !was_dirty && !is_asked {
+        // Written back since.
+        folio.unlock();
+        return Fault::Again;
+    }
     // Then somebody else's fault was faster, or the whole window is just being protected, or the page is gone.
     let was_writable = was_dirty && !cache.is_protected(&folio);
     if !was_dirty {
@@ -41,10 +49,12 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
     }
 }
 
-/// Ok if the page at `addr` may become dirty now; if not, the wait.
-fn may_begin(cache: &Arc<PageCache>, addr: usize) -> Result<(), Wait> {
+/// Ok if the page at `addr` may become dirty now, or is private memory's; if not, the wait. Before it is mapped, too: a page that is mapped
+/// protected faults once more, and so do all pages behind it; and a system call's touch that fails gets its error where the page is
+/// missing.
+pub(super) fn may_write(cache: &Arc<PageCache>, addr: usize) -> Result<(), Wait> {
     let Some(writes) = &cache.writes else {
-        unreachable!("a writable VMA shows a writable file")
+        return Ok(());
     };
     if !writes.to().is_reserved(cache.offset(addr)) {
         return Err(Wait::reserve(cache, addr));
