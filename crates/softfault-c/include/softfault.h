@@ -447,7 +447,8 @@ void softfault_engine_free(struct softfault_engine *engine);
 /**
  * Changes an engine's budget, and evicts down to it. NULL is the default engine.
  *
- * Without swap, written pages of private memory cannot be evicted, and stay charged.
+ * Without swap, written pages of private memory cannot be evicted: if they do not fit the new budget, the call fails with ENOMEM, and the
+ * budget stays as it was.
  *
  * Returns 0, or -1 with errno:
  *   EINVAL  the budget is below 8 MiB, or above the engine's max_memory
@@ -572,7 +573,7 @@ int softfault_munmap(void *addr,
  *
  * Pages of the map stay in memory or in swap, and are not copied; new pages are zeros, or have the file's
  * bytes. A part of a private map that grows becomes a map of its own, at another address; its pages in memory or in swap
- * are copied then. A read-only shared map of a file can grow to the end of the file, and keeps its address; a part of it cannot grow.
+ * are copied then. A read-only shared map of a file can grow to the end that the file had when it was mapped first, and keeps its address; a part of it cannot grow.
  *
  * old_address and old_size are those of the map, or of a part of it, in whole pages; sizes of a map of huge pages are rounded up
  * to whole ones, and it cannot grow (EINVAL). flags is 0, or MREMAP_MAYMOVE: the map may move if

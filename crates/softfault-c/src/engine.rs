@@ -178,7 +178,8 @@ pub unsafe extern "C" fn softfault_engine_free(engine: *mut softfault_engine) {
 
 /// Changes an engine's budget, and evicts down to it. NULL is the default engine.
 ///
-/// Without swap, written pages of private memory cannot be evicted, and stay charged.
+/// Without swap, written pages of private memory cannot be evicted: if they do not fit the new budget, the call fails with ENOMEM, and the
+/// budget stays as it was.
 ///
 /// Returns 0, or -1 with errno:
 ///   EINVAL  the budget is below 8 MiB, or above the engine's max_memory

@@ -215,7 +215,7 @@ impl Arguments {
             return self.private(engine, prot);
         }
         let mut options = self.options();
-        options.len(self.length.min(rest as usize));
+        options.len((pages as usize).min(rest as usize));
         // SAFETY: bytes are given away by pointers only.
         match unsafe { options.map_in(engine, self.fd) } {
             Ok(map) => Ok(map.into()),

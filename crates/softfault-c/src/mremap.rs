@@ -12,7 +12,7 @@ use softfault::RemapOptions;
 ///
 /// Pages of the map stay in memory or in swap, and are not copied; new pages are zeros, or have the file's
 /// bytes. A part of a private map that grows becomes a map of its own, at another address; its pages in memory or in swap
-/// are copied then. A read-only shared map of a file can grow to the end of the file, and keeps its address; a part of it cannot grow.
+/// are copied then. A read-only shared map of a file can grow to the end that the file had when it was mapped first, and keeps its address; a part of it cannot grow.
 ///
 /// old_address and old_size are those of the map, or of a part of it, in whole pages; sizes of a map of huge pages are rounded up
 /// to whole ones, and it cannot grow (EINVAL). flags is 0, or MREMAP_MAYMOVE: the map may move if
@@ -97,9 +97,10 @@ pub unsafe extern "C" fn softfault_mremap(
             taken.made.shared && !taken.made.writable,
             taken.map.longest(),
         ) {
-            (true, Some(longest)) if new_size <= whole_pages(longest) => new_size.min(longest),
-            (true, _) => new_size,
-            (false, _) => whole_pages(new_size),
+            (true, Some(longest)) if new_size <= whole_pages(longest) => {
+                whole_pages(new_size).min(longest)
+            }
+            _ => whole_pages(new_size),
         };
         // SAFETY: the caller has the map to itself, and nobody finds it.
         let remapped = unsafe { taken.map.remap(bytes, options) };

@@ -214,7 +214,13 @@ impl Taken {
             };
             let access = window.exact_access(pages).ok_or_else(not_whole)?;
             let mapped = window.take(pages, |window, mapped| {
-                if window.keeps(&mapped.map, |kept| kept.why == KeepReason::Pinned) {
+                // By this map, or by another one of the same pages that is gone.
+                let goes = |kept: &KeptRange| {
+                    let part = common(&kept.range, pages);
+                    kept.is_of(&mapped.map) || !part.is_empty() && window.has_of_one_map(&part)
+                };
+                let mut pins = window.kept.iter();
+                if pins.any(|kept| kept.why == KeepReason::Pinned && goes(kept)) {
                     return Err(Failure::pinned());
                 }
                 let locks = window.kept.iter().filter(|kept| kept.is_of(&mapped.map));
@@ -224,8 +230,15 @@ impl Taken {
                 }
             });
             let mapped = mapped.ok_or_else(not_whole)??;
+            let bare = window.uncovered(pages);
             let is_of = |kept: &mut KeptRange| kept.is_of(&mapped.map);
-            let kept: Vec<_> = window.kept.extract_if(.., is_of).collect();
+            let own: Vec<_> = window.kept.extract_if(.., is_of).collect();
+            let is_bare = |kept: &mut KeptRange| {
+                let mut bare = bare.iter();
+                bare.any(|bare| !common(&kept.range, bare).is_empty())
+            };
+            let others: Vec<_> = window.kept.extract_if(.., is_bare).collect();
+            let kept = (own, others, bare);
             let childless = window.childless(pages);
             if window.is_empty() {
                 let start = window.range().start;
@@ -233,11 +246,17 @@ impl Taken {
             }
             (mapped, access, kept, childless, Away::of(&mut maps))
         };
-        let locked = (kept.iter())
-            .filter(|kept| kept.why == KeepReason::Locked)
-            .map(|kept| kept.range.clone())
-            .collect();
-        kept.into_iter().for_each(KeptRange::release);
+        let (own, others, bare) = kept;
+        let is_locked = |kept: &&KeptRange| kept.why == KeepReason::Locked;
+        let over_bare = |kept: &KeptRange| {
+            let parts = bare.iter().map(|bare| common(&kept.range, bare));
+            parts.filter(|part| !part.is_empty()).collect::<Vec<_>>()
+        };
+        let of_others = others.iter().filter(is_locked).flat_map(over_bare);
+        let of_own = own.iter().filter(is_locked).map(|kept| kept.range.clone());
+        let locked = of_own.chain(of_others).collect();
+        own.into_iter().for_each(KeptRange::release);
+        kept::unmapped(others, &bare);
         let (map, made, known) = (mapped.map, mapped.access, mapped.known);
         // Nobody finds it any more, and nobody had it when it was taken out.
         let map = Arc::into_inner(map).ok_or_else(in_use)?;

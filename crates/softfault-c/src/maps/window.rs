@@ -438,11 +438,6 @@ impl Window {
         touched
     }
 
-    /// True if some of the kept ranges are of a map.
-    pub(super) fn keeps(&self, map: &Arc<MmapRaw>, is_it: impl Fn(&KeptRange) -> bool) -> bool {
-        self.kept.iter().any(|kept| kept.is_of(map) && is_it(kept))
-    }
-
     /// In a child of fork: its maps have no references but those of the table, which are in `maps` and `kept`.
     ///
     /// # Safety

@@ -292,3 +292,34 @@ fn bytes_before_an_error_count() {
         }
     }
 }
+
+/// Failed before: calls ended where the length did that was asked for, and a touch did not.
+#[test]
+fn calls_reach_to_the_end_of_the_last_page() {
+    let _turn = crate::twin::turn();
+    let made = file(64 * PAGE);
+    for (prot, flags) in [
+        (READ, libc::MAP_SHARED),
+        (READ, libc::MAP_PRIVATE),
+        (WRITE, libc::MAP_SHARED),
+    ] {
+        let arguments = Arguments {
+            length: PAGE + 904,
+            ..of_file(&made, 2, prot, flags)
+        };
+        let map = arguments.ours(own_engine()).unwrap();
+        let mut bytes = vec![0_u8; 2 * PAGE];
+        // SAFETY: room for as many.
+        let copied = unsafe { softfault_copy_out(map, bytes.as_mut_ptr().cast(), bytes.len()) };
+        assert_eq!(copied, 2 * PAGE as isize, "{prot} {flags}: {}", text());
+        // SAFETY: nobody uses it meanwhile.
+        let longer =
+            unsafe { softfault_mremap(map, PAGE + 904, 3 * PAGE + 1, libc::MREMAP_MAYMOVE) };
+        assert_ne!(longer, libc::MAP_FAILED, "{prot} {flags}: {}", text());
+        let from = longer.wrapping_byte_add(3 * PAGE);
+        // SAFETY: as above.
+        let copied = unsafe { softfault_copy_out(from, bytes.as_mut_ptr().cast(), PAGE) };
+        assert_eq!(copied, PAGE as isize, "{prot} {flags}: {}", text());
+        unmap(longer, 4 * PAGE);
+    }
+}

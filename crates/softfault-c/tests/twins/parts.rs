@@ -6,6 +6,7 @@ use crate::twin::{
 };
 use core::ffi::c_void;
 use softfault_c::fault_in::softfault_fault_in;
+use softfault_c::madvise::softfault_madvise;
 use softfault_c::mlock::softfault_mlock;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::munmap::softfault_munmap;
@@ -74,6 +75,14 @@ fn wrong_ranges() {
         };
         assert_eq!(both, (Err(libc::EINVAL), Err(libc::EINVAL)));
     }
+    // SAFETY: advice that changes nothing.
+    let both = unsafe {
+        let (ours, kernels) = (ours.byte_add(1), kernels.byte_add(1));
+        let advised = answer(softfault_madvise(ours, PAGE, libc::MADV_WILLNEED));
+        let theirs = answer(libc::madvise(kernels, PAGE, libc::MADV_WILLNEED));
+        (advised, theirs)
+    };
+    assert_eq!(both, (Err(libc::EINVAL), Err(libc::EINVAL)));
     let foreign = anonymous(1).kernels().unwrap();
     // SAFETY: nothing goes.
     let said = answer(unsafe { softfault_munmap(foreign, PAGE) });

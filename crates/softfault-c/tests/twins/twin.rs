@@ -12,6 +12,8 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub const PAGE: usize = 4096;
@@ -271,11 +273,15 @@ pub fn of_file(file: &File, pages: usize, prot: c_int, flags: c_int) -> Argument
 
 /// A file without a name, of bytes that say where they are.
 pub fn file(bytes: usize) -> File {
-    let folder = env!("CARGO_TARGET_TMPDIR");
+    // Not O_TMPFILE: file systems of networks do not have it.
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let name = format!("twin-{}-{number}", std::process::id());
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut options = File::options();
-    options.read(true).write(true);
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_TMPFILE);
-    let mut file = options.open(folder).unwrap();
+    options.read(true).write(true).create_new(true);
+    let mut file = options.open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
     file.write_all(&content(bytes)).unwrap();
     file
 }

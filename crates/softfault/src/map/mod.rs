@@ -16,6 +16,7 @@ pub(crate) use pinned::Held;
 pub use pinned::Pinned;
 pub use safe::MapIfSafeError;
 
+use crate::advice::Advice;
 use crate::engine::Engine;
 use crate::error::FaultError;
 use crate::fault_in::{Awaited, FaultIn, FaultInMany, KeptServed};
@@ -104,7 +105,10 @@ impl Mmap {
         match self.kind() {
             MmapKind::Managed(file) => file.prefetch(addresses),
             MmapKind::Private(map) => map.will_need(addresses),
-            MmapKind::Kernel(_) | MmapKind::Inherited | MmapKind::Empty => {}
+            MmapKind::Kernel(_) | MmapKind::Inherited => {
+                let _ = Advice::WillNeed.to_kernel(&addresses);
+            }
+            MmapKind::Empty => {}
         }
         Ok(())
     }
@@ -159,7 +163,8 @@ impl Mmap {
         FaultInMany::new(self, ranges)
     }
 
-    /// The number of pages of a range that are in memory.
+    /// The number of pages of a range that are in memory. All zero for a map that only the kernel serves
+    /// ([`is_managed`](Self::is_managed) is false).
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(self.range_of(range))?;
         Ok(match self.kind() {
@@ -212,12 +217,12 @@ impl Mmap {
             MmapKind::Managed(file) => file.invalidate(addresses),
             // SAFETY: the caller vouches for it.
             MmapKind::Private(map) => return unsafe { map.give_up_part(part) },
-            // SAFETY: the mapping is this map's, or the window's that it was the child's to inherit, and nobody looks
-            // at the part any more.
-            MmapKind::Kernel(_) | MmapKind::Inherited => unsafe {
+            // SAFETY: the mapping is this map's, and nobody looks at the part any more.
+            MmapKind::Kernel(_) => unsafe {
                 close_part(&whole_pages(&addresses))?;
             },
-            MmapKind::Empty => {}
+            // The window's other maps show it.
+            MmapKind::Inherited | MmapKind::Empty => {}
         }
         Ok(())
     }

@@ -8,7 +8,8 @@ use softfault_engine::mm::Protection;
 use std::io;
 
 impl Mmap {
-    /// Makes a private map writable. A shared map cannot become writable.
+    /// Makes a map writable that is private, or that [`MmapMut::make_read_only`] made read-only. A map that was shared and read-only
+    /// from the start cannot become writable.
     pub fn make_mut(mut self) -> io::Result<MmapMut> {
         self.addresses(0..self.len)?;
         match core::mem::replace(&mut self.kind, MmapKind::Empty) {
@@ -36,7 +37,7 @@ impl Mmap {
     }
 
     /// Changes the length of the map to `new_len` bytes; its first byte stays the same. The engine
-    /// maps whole files: the map of a file that it serves can grow up to the end of the file, and keeps
+    /// maps whole files: the map of a file that it serves can grow up to the end that the file had when it was mapped first, and keeps
     /// its address.
     ///
     /// # Safety
@@ -74,7 +75,8 @@ impl Mmap {
 }
 
 impl MmapMut {
-    /// Makes the map read-only: a write through a stray pointer raises SIGSEGV.
+    /// Makes the map read-only. A write through a stray pointer raises SIGSEGV, except in a shared map that the engine serves
+    /// ([`Coherence::Engine`](crate::Coherence)): all maps of its file are one writable window, and such a write still reaches the file.
     /// [`Mmap::make_mut`] makes it writable again.
     pub fn make_read_only(mut self) -> io::Result<Mmap> {
         self.protect(Protection::Read)?;

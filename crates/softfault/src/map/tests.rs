@@ -109,6 +109,7 @@ fn maps_of_a_file_that_shrinks_and_grows_fit_their_windows() {
                 file.set_len(600 * PAGE).unwrap();
             }
         });
+        let _over = softfault_oracle::Finally(|| over.store(true, Ordering::Relaxed));
         for _ in 0..ROUNDS {
             // SAFETY: changes are a part of the test.
             if let Ok(map) = unsafe { engine.map(&file) } {
@@ -124,6 +125,5 @@ fn maps_of_a_file_that_shrinks_and_grows_fit_their_windows() {
             let map = soft.map(&file).unwrap();
             assert!(map.len() <= map.cache().addresses().len());
         }
-        over.store(true, Ordering::Relaxed);
     });
 }

@@ -49,7 +49,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 /// [`read_from`](Self::read_from) and
 /// [`write_to`](Self::write_to), or [`lock`](Self::lock): locked pages are in memory and not write-protected.
 ///
-/// A child made by `fork()` has a copy of the map, as it was at that moment.
+/// A child made by `fork()` has a copy of private memory, as it was at that moment. A shared map of a file is the kernel's mapping of
+/// the same file there: parent and child see each other's writes.
 pub struct MmapMut {
     engine: Engine,
     start: usize,
@@ -146,7 +147,7 @@ impl MmapMut {
         &self.engine
     }
 
-    /// Bytes of the map that are in memory, in whole pages.
+    /// Bytes of the map that are in memory, in whole pages; 0 for a map that only the kernel serves.
     pub fn resident_bytes(&self) -> usize {
         // In a child: the parent's locks may be held for ever.
         if self.is_lost() {
@@ -191,6 +192,10 @@ impl MmapMut {
 
     /// Starts to read the pages of some addresses.
     pub(crate) fn will_need(&self, addresses: Range<usize>) {
+        if matches!(self.served_by(), ServedBy::Kernel) {
+            let _ = Advice::WillNeed.to_kernel(&addresses);
+            return;
+        }
         if let Some(file) = self.file() {
             return file.prefetch(addresses);
         }
@@ -207,7 +212,8 @@ impl MmapMut {
         FaultInMany::new(self, ranges)
     }
 
-    /// The number of pages of a range that are in memory.
+    /// The number of pages of a range that are in memory. All zero for a map that only the kernel serves
+    /// ([`is_managed`](Self::is_managed) is false).
     pub fn residency(&self, range: impl RangeBounds<usize>) -> Result<Residency, FaultError> {
         let addresses = self.addresses(offsets(range, self.len))?;
         Ok(self.residency_of(addresses))
