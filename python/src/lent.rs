@@ -2,38 +2,58 @@
 
 use crate::failure::of_page;
 use crate::maps;
-use pyo3::buffer::PyUntypedBuffer;
+use core::ffi::c_char;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 /// The bytes of an object, which keeps them where they are as long as this lives.
-pub(crate) struct Lent(PyUntypedBuffer);
+///
+/// Not PyO3's buffer: that asks for a format, which numpy refuses for its dates.
+pub(crate) struct Lent(Box<ffi::Py_buffer>);
 
 impl Lent {
     /// Bytes to be read. They are in memory as `bytes` of the object has them, in C order.
     pub(crate) fn to_read(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let buffer = PyUntypedBuffer::get(object)?;
-        match buffer.is_c_contiguous() {
-            true => Ok(Self(buffer)),
+        let lent = Self::get(object)?;
+        match lent.has_order(b'C') {
+            true => Ok(lent),
             false => Err(PyBufferError::new_err("the buffer is not C-contiguous")),
         }
     }
 
     /// Bytes whose place alone matters, in C order or in Fortran's.
     pub(crate) fn in_any_order(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let buffer = PyUntypedBuffer::get(object)?;
-        match buffer.is_c_contiguous() || buffer.is_fortran_contiguous() {
-            true => Ok(Self(buffer)),
+        let lent = Self::get(object)?;
+        match lent.has_order(b'A') {
+            true => Ok(lent),
             false => Err(PyBufferError::new_err("the buffer is not contiguous")),
         }
+    }
+
+    fn get(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut buffer = Box::new(ffi::Py_buffer::new());
+        // SAFETY: an object, and a structure for it that does not move until it is released; the interpreter's lock is held.
+        let got = unsafe {
+            ffi::PyObject_GetBuffer(object.as_ptr(), &mut *buffer, ffi::PyBUF_STRIDED_RO)
+        };
+        match got {
+            0 => Ok(Self(buffer)),
+            _ => Err(PyErr::fetch(object.py())),
+        }
+    }
+
+    /// True if the bytes are one piece, in this order: `A` is any.
+    fn has_order(&self, order: u8) -> bool {
+        // SAFETY: a buffer that was filled in.
+        unsafe { ffi::PyBuffer_IsContiguous(&*self.0, order as c_char) == 1 }
     }
 
     /// Bytes to be written to.
     pub(crate) fn to_write(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let lent = Self::to_read(object)?;
-        match lent.0.readonly() {
+        match lent.0.readonly != 0 {
             true => Err(PyTypeError::new_err(
                 "a writable bytes-like object is required",
             )),
@@ -43,7 +63,7 @@ impl Lent {
 
     /// The first byte's address, and how many there are.
     pub(crate) fn place(&self) -> (usize, usize) {
-        (self.0.buf_ptr() as usize, self.0.len_bytes())
+        (self.0.buf as usize, self.0.len as usize)
     }
 
     /// A copy of the bytes. They may be a map's, and wait for a read.
@@ -70,6 +90,13 @@ impl Lent {
     pub(crate) fn copied_if_of_map(&self, py: Python<'_>) -> PyResult<Option<Vec<u8>>> {
         let of_map = maps::of_buffer(self.place())?;
         of_map.map(|_| self.copied(py)).transpose()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // SAFETY: filled in by `get`, and released once, with the interpreter's lock.
+        Python::attach(|_| unsafe { ffi::PyBuffer_Release(&mut *self.0) });
     }
 }
 

@@ -4,7 +4,7 @@ use crate::failure::of_page;
 use crate::held::Held;
 use crate::lent::{Lent, room};
 use crate::maps;
-use crate::memory::Memory;
+use crate::memory::{Memory, copy_across};
 use core::ops::Range;
 use core::time::Duration;
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
@@ -156,8 +156,8 @@ pub(crate) fn take_rows(
     let uninterrupted = (most / row).clamp(1, 1 << 14);
     // Rows on their way to another map.
     let mut between = match target {
-        Some(_) => room(row * uninterrupted.min(wanted))?,
-        None => Vec::<u8>::new(),
+        Some(_) if row <= ACROSS => room(row * uninterrupted.min(wanted))?,
+        _ => Vec::<u8>::new(),
     };
     let mut ranges = Vec::with_capacity(uninterrupted.min(wanted));
     for start in (0..wanted).step_by(uninterrupted) {
@@ -174,6 +174,11 @@ pub(crate) fn take_rows(
                 let taken = unsafe { memory.copy_out_many(&ranges, out_at + at) };
                 return taken.map_err(NotTaken::Page);
             };
+            if row > ACROSS {
+                let from = ranges[0].start;
+                return copy_across((&memory, from), (other, part.start + at), row)
+                    .map_err(NotTaken::Page);
+            }
             between.resize(len, 0);
             let own = between.as_mut_ptr() as usize;
             // SAFETY: bytes of our own, as many as the rows have.

@@ -318,3 +318,39 @@ def test_take_of_a_file_that_became_shorter_is_an_error(tmp_path):
         assert np.array_equal(softfault.take(rows, [0]), rows[:1])
         with pytest.raises(OSError):
             softfault.take(rows, [0, 7])
+
+
+def test_dates(engine, tmp_path):
+    """numpy gives no buffer of them to those that ask for its format."""
+    dates = np.arange("2026-01-01", "2026-01-11", dtype="M8[D]")
+    path = tmp_path / "dates"
+    with engine, engine.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE) as m:
+        m[:80] = dates
+        assert np.array_equal(np.frombuffer(m[:80], "M8[D]"), dates)
+        m.seek(80)
+        assert m.write(dates) == 80
+        with open(path, "wb") as file:
+            assert softfault.write(file, dates) == 80
+    mapped = softfault.memmap(path, "M8[D]", mode="r")
+    mapped.fault_in()
+    softfault.fault_in(mapped)
+    assert np.array_equal(mapped, dates)
+
+
+def test_wrong_indices_are_index_errors(tmp_path):
+    path = tmp_path / "rows"
+    np.arange(4096, dtype="u8").tofile(path)
+    rows = softfault.memmap(path, "u8", mode="r")
+    none = softfault.memmap(path, "u8", mode="r", shape=())
+    for array, index in ((none, [0, 0]), (rows, [0, 2**70])):
+        with pytest.raises(IndexError):
+            array[index]
+
+
+def test_rows_larger_than_a_step_go_to_another_map():
+    with softfault.Engine(memory="64M"):
+        rows = softfault.empty((2, 6 << 20), "u1")
+        rows[0], rows[1] = 1, 2
+        out = softfault.empty((2, 6 << 20), "u1")
+        softfault.take(rows, [1, 0], out=out)
+        assert (out[0] == 2).all() and (out[1] == 1).all()

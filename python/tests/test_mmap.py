@@ -1,5 +1,6 @@
 """``softfault.mmap`` beside the standard library's."""
 
+import gc
 import io
 import mmap
 import os
@@ -8,6 +9,7 @@ import re
 import sys
 import threading
 import time
+import weakref
 import zlib
 
 import numpy as np
@@ -515,3 +517,27 @@ def test_resizes_of_a_private_map_of_a_file(tmp_path, options):
                     seen.append(path.read_bytes())
             half = len(seen) // 2
             assert seen[:half] == seen[half:], (offset, sizes)
+
+
+def test_anonymous_memory_takes_no_file(tmp_path):
+    path = tmp_path / "untouched"
+    path.write_bytes(b"x" * (4 << 20))
+    for shared in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
+        with open(path, "r+b") as file:
+            with softfault.mmap(file.fileno(), 2 << 20, flags=shared | mmap.MAP_ANONYMOUS) as m:
+                assert m[:4] == bytes(4)
+                m[:4] = b"abcd"
+                m.flush()
+    assert path.read_bytes() == b"x" * (4 << 20)
+
+
+def test_an_iterator_that_its_map_has_is_collected():
+    class Map(softfault.mmap):
+        pass
+
+    m = Map(-1, 1 << 20, flags=mmap.MAP_PRIVATE)
+    m.bytes = iter(m)
+    held = weakref.ref(m)
+    del m
+    gc.collect()
+    assert held() is None

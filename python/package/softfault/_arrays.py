@@ -33,7 +33,7 @@ class _Methods:
         """Brings the whole array into memory, as reads would or as writes would; calls ``progress(done, all)`` now and then."""
         first, length = _pages._place(self)
         if length and self._mmap is not None:
-            start = first - native.place_of(self._mmap)[0]
+            start = first - _pages._place(np.frombuffer(self._mmap, np.uint8))[0]
             self._mmap.populate(start, length, write=write, progress=progress)
 
     def write_to(self, file):
@@ -88,10 +88,15 @@ class _Methods:
 
     def _take_if_rows(self, index):
         """The rows that an array of indices means, or None."""
+        if self.ndim == 0:
+            return None
         if isinstance(index, list):
             if len(index) < 2 or not all(type(at) is int for at in index):
                 return None
             index = np.asarray(index)
+            # Of larger numbers it is an array of objects.
+            if index.dtype.kind not in "iu":
+                return None
         elif not isinstance(index, np.ndarray) or index.dtype.kind not in "iu" or index.size < 2:
             return None
         plain = self.view(np.ndarray)

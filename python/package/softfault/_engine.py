@@ -198,13 +198,12 @@ def current_engine() -> Engine:
                 memory = _variable("SOFTFAULT_MEMORY", _size) if asked is None else asked
                 _variable("SOFTFAULT_SWAP", _swap)
                 made = Engine(memory=memory, swap=os.environ.get("SOFTFAULT_SWAP"))
-                # Unless code that ran in between has made one.
+                # Code that ran in between may have set the budget, or have made an engine.
+                while asked != _default_memory:
+                    asked = _default_memory
+                    made.set_memory(asked)
                 if _default is None:
                     _default = made
-                    # Such code may also have set the budget, before there was an engine.
-                    while asked != _default_memory:
-                        asked = _default_memory
-                        made.set_memory(asked)
     return _default
 
 

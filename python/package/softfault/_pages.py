@@ -35,6 +35,9 @@ def _is_one(ranges):
         memoryview(ranges).release()
     except TypeError:
         return False
+    except ValueError:
+        # Of elements that a memoryview does not know, such as numpy's dates.
+        return True
     return True
 
 

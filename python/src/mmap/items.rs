@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PySlice};
-use pyo3::{PyTypeInfo, ffi};
+use pyo3::{PyTraverseError, PyTypeInfo, PyVisit, ffi};
 
 /// The requested item.
 enum Item {
@@ -288,6 +288,11 @@ impl Bytes {
 
 #[pymethods]
 impl Bytes {
+    /// A map may have it as an attribute.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.map)
+    }
+
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }

@@ -116,6 +116,10 @@ impl Arguments {
         let kind = self.flags & libc::MAP_TYPE;
         let shared = kind == libc::MAP_SHARED && self.fd.is_some();
         let prot = [READ, READ_WRITE, libc::PROT_WRITE].contains(&self.prot);
+        // MAP_ANONYMOUS is memory, whatever the descriptor is of.
+        if self.fd.is_some() && self.flags & libc::MAP_ANONYMOUS != 0 {
+            return false;
+        }
         (self.is_private() || shared) && self.flags & !(libc::MAP_TYPE | NO_MATTER) == 0 && prot
     }
 
