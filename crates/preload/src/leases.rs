@@ -4,6 +4,7 @@ use crate::count::Decline;
 use libc::c_int;
 use softfault::ReadLease;
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::path::PathBuf;
 
@@ -36,6 +37,20 @@ pub struct Written {
 /// nobody sends it to a process.
 pub const SIGNAL: c_int = softfault::SIGCANCEL;
 
+/// Why there is no lease.
+pub enum NoLease {
+    /// The file's state.
+    Declined(Decline),
+    /// The system's: without descriptors or memory, nothing is known of the file.
+    Failed(io::Error),
+}
+
+impl From<Decline> for NoLease {
+    fn from(why: Decline) -> Self {
+        Self::Declined(why)
+    }
+}
+
 impl Leases {
     /// None.
     pub const fn new() -> Self {
@@ -46,10 +61,10 @@ impl Leases {
     }
 
     /// Counts a mapping of a file in, under a lease; or why there can be none.
-    pub fn take(&mut self, file: FileKey, fd: RawFd) -> Result<(), Decline> {
+    pub fn take(&mut self, file: FileKey, fd: RawFd) -> Result<(), NoLease> {
         if let Some(leased) = self.held.get_mut(&file) {
             if leased.lease.is_wanted() {
-                return Err(Decline::OpenForWriting);
+                return Err(Decline::OpenForWriting.into());
             }
             leased.users += 1;
             return Ok(());
@@ -59,8 +74,9 @@ impl Leases {
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let lease = ReadLease::take(fd, thread, SIGNAL);
         let lease = lease.map_err(|why| match why.raw_os_error() {
-            Some(libc::EAGAIN) => Decline::OpenForWriting,
-            _ => Decline::FileMayChange,
+            Some(libc::EAGAIN) => Decline::OpenForWriting.into(),
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => NoLease::Failed(why),
+            _ => Decline::FileMayChange.into(),
         })?;
         let path = std::fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd())).ok();
         let users = 1;

@@ -7,7 +7,7 @@ pub use private::{take_anonymous, take_block};
 use crate::assurance::Assurance;
 use crate::count::{Decline, TAKEN};
 use crate::decide::Wanted;
-use crate::leases::FileKey;
+use crate::leases::{FileKey, NoLease};
 use crate::options::{self, Mode};
 use crate::table::{Table, Taken};
 use crate::tree::{self, Share};
@@ -45,9 +45,14 @@ fn lease(table: &mut Table, wanted: &Wanted) -> Result<Option<FileKey>, Decline>
     let leased = (wanted.assurance == Assurance::Lease).then_some(wanted.file);
     if let Some(file) = leased {
         if table.leases.thread.is_none() {
-            table.leases.thread = lease_thread::start().ok();
+            let started = lease_thread::start();
+            table.leases.thread = Some(started.map_err(|why| table.failed(&why))?);
         }
-        table.leases.take(file, wanted.fd)?;
+        let taken = table.leases.take(file, wanted.fd);
+        taken.map_err(|no| match no {
+            NoLease::Declined(why) => why,
+            NoLease::Failed(why) => table.failed(&why),
+        })?;
     }
     Ok(leased)
 }

@@ -50,10 +50,10 @@ pub struct RunArgs {
     /// The smallest file whose mappings softfault takes, and the smallest anonymous mapping [default: 16M]
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     min_size: Option<u64>,
-    /// Take only files whose path, or whose file name, matches this pattern; may be repeated
+    /// Take only files that match this pattern, with a slash by the whole path, without one by the file's name; may be repeated
     #[arg(long, value_name = "GLOB")]
     include: Vec<OsString>,
-    /// Take no files whose path, or whose file name, matches this pattern; may be repeated
+    /// Take no files that match this pattern, with a slash by the whole path, without one by the file's name; may be repeated
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<OsString>,
     /// Take files that other users could write to: you promise that no process writes to them meanwhile

@@ -9,6 +9,7 @@
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -312,6 +313,53 @@ ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, sock
 ssize_t __readlink_chk(const char *, char *, size_t, size_t);
 char *__getcwd_chk(char *, size_t, size_t);
 int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+ssize_t __pread_chk(int, void *, size_t, off_t, size_t);
+size_t __fread_chk(void *, size_t, size_t, size_t, FILE *);
+
+/* Reads for which there is too little room end the process. */
+static void checks_bounds(void)
+{
+    enum { ROOM = 2 << 20 };
+    static char room[2 * ROOM];
+    printf("__pread_chk %d", (int)__pread_chk(fd, room, ROOM, 0, ROOM));
+    for (int function = 0; function < 2; function++) {
+        int status;
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0) {
+            close(2);
+            if (function)
+                __fread_chk(room, ROOM, 1, ROOM + 1, fdopen(fd, "r"));
+            else
+                __pread_chk(fd, room, ROOM + 1, 0, ROOM);
+            _exit(1);
+        }
+        waitpid(child, &status, 0);
+        printf(" %d", WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
+    printf("\n");
+}
+
+/* What posix_spawn reads in a child, and with all signals blocked. */
+static void spawns(int (*spawn)(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
+{
+    pid_t *child = place();
+    char *path = strcpy(place(), "/usr/../bin/sh"), *arguments[] = {"sh", "-c", "exit 3", NULL};
+    posix_spawn_file_actions_t *actions = place();
+    posix_spawnattr_t *attributes = place();
+    int status = 0;
+    posix_spawn_file_actions_init(actions), posix_spawn_file_actions_addclose(actions, 0);
+    posix_spawnattr_init(attributes), posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP);
+    void *others = memset(anon(LARGE), 1, LARGE);
+    int failed = spawn(child, path, actions, attributes, arguments, environ);
+    printf("spawn %d", failed);
+    if (!failed)
+        printf(" %d", waitpid(*child, &status, 0) == *child && WEXITSTATUS(status) == 3);
+    printf("\n");
+    posix_spawn_file_actions_destroy(actions), posix_spawnattr_destroy(attributes);
+    munmap(others, LARGE);
+}
+
 
 /* The same of calls that fewer programs make. */
 static void receives_others(void)
@@ -387,6 +435,8 @@ static void receives_others(void)
     memset(alone, 1, 2 * sound);
     answer("mincore", mincore(alone, 3 * sound, there));
     printf("there %d %d %d\n", there[0] & 1, there[1] & 1, there[2] & 1);
+    checks_bounds();
+    spawns(posix_spawn), spawns(posix_spawnp);
 }
 
 static void wait_for(pid_t child)

@@ -26,20 +26,12 @@ hooks! {
 
     /// pread(2).
     fn __pread_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
-        if bytes > room {
-            // As above: a part would be within the bounds.
-            return next(fd, to, bytes, at, room);
-        }
-        bytes_by(fd, (to, bytes), |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
+        read_at(fd, (to, bytes, room), at, |to, bytes, at| next(fd, to, bytes, at, room))
     };
 
     /// pread(2).
     fn __pread64_chk(fd: c_int, to: *mut c_void, bytes: size_t, at: off_t, room: size_t) -> ssize_t = |next| {
-        if bytes > room {
-            // As above: a part would be within the bounds.
-            return next(fd, to, bytes, at, room);
-        }
-        bytes_by(fd, (to, bytes), |to, bytes, done| next(fd, to, bytes, at + done as off_t, room))
+        read_at(fd, (to, bytes, room), at, |to, bytes, at| next(fd, to, bytes, at, room))
     };
 
     /// recv(2).
@@ -96,6 +88,27 @@ hooks! {
     fn __poll_chk(all: *mut pollfd, count: nfds_t, until: c_int, room: size_t) -> c_int = |next| {
         polled(all, count, |all| next(all, count, until, room))
     };
+}
+
+/// pread(2), which ends the process if there is no room for the bytes: a part of them might be within the bounds.
+///
+/// # Safety
+/// As of pread(2).
+unsafe fn read_at(
+    fd: c_int,
+    (to, bytes, room): (*mut c_void, size_t, size_t),
+    at: off_t,
+    mut read: impl FnMut(*mut c_void, size_t, off_t) -> ssize_t,
+) -> ssize_t {
+    if bytes > room {
+        return read(to, bytes, at);
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        bytes_by(fd, (to, bytes), |to, bytes, done| {
+            read(to, bytes, at + done as off_t)
+        })
+    }
 }
 
 mod others {

@@ -198,6 +198,9 @@ unsafe fn map_over(addr: *mut c_void, call: &Call, is_large: bool) -> *mut c_voi
     }
     if is_large {
         why = why.or_else(|| decide::why_not_fixed(call));
+    } else if call.flags & libc::MAP_ANONYMOUS == 0 && call.fd >= 0 {
+        // Never: an engine's window has a place of its own.
+        why = why.or_else(|| decide::decide(call).err());
     }
     if let Some(why) = why.filter(|_| mapped != libc::MAP_FAILED) {
         declined::declined(why, call);

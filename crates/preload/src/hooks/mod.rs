@@ -71,6 +71,7 @@ mod writes;
 pub fn prepare() {
     // The loader may be busy later, in a thread that waits for a lock of this one.
     program::sanitizer();
+    program::makes_calls_itself();
     malloc::prepare();
     mapping::prepare();
     direct::find();

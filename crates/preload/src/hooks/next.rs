@@ -55,12 +55,17 @@ impl<F: Copy> Next<F> {
     #[inline]
     pub fn get(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<usize>()) };
-        let addr = match self.addr.load(Relaxed) {
-            0 => self.look_up(),
-            addr => addr,
-        };
+        let addr = self.get_addr();
         // SAFETY: the function of that name has this type, as its hook has.
         unsafe { transmute_copy(&addr) }
+    }
+
+    #[inline]
+    fn get_addr(&self) -> usize {
+        match self.addr.load(Relaxed) {
+            0 => self.look_up(),
+            addr => addr,
+        }
     }
 
     #[cold]
@@ -81,6 +86,11 @@ impl<F: Copy> Next<F> {
         }
         self.addr.store(addr, Relaxed);
         addr
+    }
+
+    /// True if this C library has not the function.
+    pub fn is_missing(&self) -> bool {
+        self.get_addr() == missing as *const () as usize
     }
 
     /// Looks it up, unless that was done.

@@ -2,6 +2,7 @@
 
 use super::again::{Reads, again_by_error, reading, with_text, with_text_copied};
 use super::next::hooks;
+use crate::marked;
 use core::ptr;
 use libc::{FILE, c_char, c_int, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
@@ -82,8 +83,11 @@ unsafe fn spawned(
         let actions = actions.as_ref().map_or(ptr::null(), ptr::from_ref);
         let attributes = attributes.as_ref().map_or(ptr::null(), ptr::from_ref);
         let mut made = 0;
-        let answer = with_text_copied(path, |path| spawn(&raw mut made, path, actions, attributes));
-        if answer == 0 && !child.is_null() {
+        // Its own, where it can be: a handler of SIGCHLD looks there for the number.
+        let is_cold = marked::may_be_taken(child as usize, size_of::<pid_t>());
+        let to = if is_cold { &raw mut made } else { child };
+        let answer = with_text_copied(path, |path| spawn(to, path, actions, attributes));
+        if answer == 0 && is_cold {
             child.write(made);
         }
         answer

@@ -343,7 +343,11 @@ hooks! {
     /// arc4random_buf(3): the C library ends the process where the memory is missing.
     fn arc4random_buf(to: *mut c_void, bytes: size_t) = |next| {
         let aside = BounceBuffer::of(to, bytes, false);
-        next(aside.place(), bytes);
+        match nexts::arc4random_buf.is_missing() {
+            // Before glibc 2.36 a program that looks for it finds this one.
+            true => random_into(aside.place(), bytes),
+            false => next(aside.place(), bytes),
+        }
         aside.end_all()
     };
 
@@ -528,4 +532,19 @@ pub fn set_bytes(set: *const c_void, count: c_int) -> usize {
 pub fn find_all() {
     find();
     structures::find_all();
+}
+
+/// Random bytes by getrandom(2), as arc4random_buf(3) has them: without them the process ends.
+fn random_into(to: *mut c_void, bytes: size_t) {
+    let mut done = 0;
+    while done < bytes {
+        // SAFETY: within the caller's bytes.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_getrandom, to.byte_add(done), bytes - done, 0) };
+        match usize::try_from(answer) {
+            Ok(got) => done += got,
+            Err(_) if call::errno() == libc::EINTR => {}
+            Err(_) => std::process::abort(),
+        }
+    }
 }
