@@ -6,12 +6,12 @@ import pytest
 from conftest import run
 
 USE = """
-import mmap, os, sys, tempfile, warnings
+import mmap, os, sys, warnings
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     import softfault
     import numpy as np
-    file = os.path.join(tempfile.mkdtemp(), "f")
+    file = os.path.join(sys.argv[1], "f")
     np.arange(3 << 17, dtype="i8").tofile(file)
     for _ in range(2):
         a = softfault.memmap(file, dtype="i8", mode="r", shape=(-1 % 3072, 128) if False else (3072, 128))
@@ -67,15 +67,15 @@ if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.create_string_buffer(p
 """
 
 
-def test_without_the_native_part():
-    assert "error: " in run(NO_NATIVE + USE).stdout
+def test_without_the_native_part(tmp_path):
+    assert "error: " in run(NO_NATIVE + USE, tmp_path).stdout
 
 
-def test_where_userfaultfd_is_closed():
+def test_where_userfaultfd_is_closed(tmp_path):
     number = {"x86_64": 323, "aarch64": 282}.get(platform.machine())
     if number is None:
         pytest.skip("the number of userfaultfd is not known here")
-    said = run(CLOSED.replace("{number}", str(number)) + USE).stdout
+    said = run(CLOSED.replace("{number}", str(number)) + USE, tmp_path).stdout
     if said.startswith("not closed"):
         pytest.skip(f"no filter of calls can be set here: {said}")
     assert "may not use userfaultfd" in said

@@ -10,6 +10,7 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use files::{byte_at, check, made_file};
 use softfault::{Advice, Engine, FaultError, Mmap, Swap};
+use softfault_oracle::Finally;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -361,6 +362,7 @@ fn in_a_child_of_fork() {
                 assert_eq!(shared.fault_in_many(&ranges).wait(), vec![Ok(()); 600]);
             }
         });
+        let _over = Finally(|| over.store(true, SeqCst));
         for _ in 0..10 {
             let status = forked(|| {
                 assert_eq!(copy.fault_in_many(&ranges).wait(), vec![Ok(()); 600]);
@@ -373,7 +375,6 @@ fn in_a_child_of_fork() {
             });
             assert_eq!(status, 0);
         }
-        over.store(true, SeqCst);
     });
 }
 

@@ -9,6 +9,7 @@ use files::{byte_at, check, made_file, map};
 use softfault::{Engine, Fallback, Faults, Mmap, Swap};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Store, StoreError};
+use std::io::{Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -244,6 +245,7 @@ fn private_memory_is_swapped_and_a_child_goes_on() {
 struct Failing {
     works: AtomicBool,
     slow: AtomicBool,
+    begun: AtomicBool,
 }
 
 impl Store for Failing {
@@ -252,6 +254,7 @@ impl Store for Failing {
     }
 
     unsafe fn read(&self, offset: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        self.begun.store(true, SeqCst);
         while self.slow.load(SeqCst) {
             std::thread::yield_now();
         }
@@ -461,14 +464,24 @@ fn a_thread_that_waits_can_be_interrupted_and_killed() {
     match &*scenario {
         "ctrl-c" => stuck(),
         _ => {
+            let (mut told, tells) = std::io::pipe().unwrap();
             let child = start(|| {
                 let (store, map) = failing();
                 store.slow.store(true, SeqCst);
-                // SAFETY: waits for ever.
-                unsafe { map.as_ptr().read_volatile() };
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        while !store.begun.load(SeqCst) {
+                            std::thread::yield_now();
+                        }
+                        (&tells).write_all(&[1]).unwrap();
+                    });
+                    // SAFETY: waits for ever.
+                    unsafe { map.as_ptr().read_volatile() };
+                });
                 1
             });
-            std::thread::sleep(std::time::Duration::from_millis(200));
+            drop(tells);
+            told.read_exact(&mut [0]).unwrap();
             // SAFETY: the child, which was not waited for yet.
             unsafe { libc::kill(child, libc::SIGKILL) };
             assert_eq!(wait(child), libc::SIGKILL);

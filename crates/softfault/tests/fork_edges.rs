@@ -11,6 +11,7 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use files::{check, made_file};
 use softfault::{Advice, Engine, MmapMut};
+use softfault_oracle::Finally;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 const PAGE: usize = 4096;
@@ -60,12 +61,12 @@ fn faults_on_files_take_no_lock_of_a_fork() {
                 }
             });
         }
+        let _over = Finally(|| over.store(true, SeqCst));
         let mut forks = 0;
         while forks < 40 || touched.load(SeqCst) < 2_000 {
             assert_eq!(forked(|| 0), 0);
             forks += 1;
         }
-        over.store(true, SeqCst);
     });
     let after = engine.stats();
     assert!(after.faults > before.faults);
@@ -339,6 +340,7 @@ fn forks_beside_the_making_of_engines() {
                 }
             });
         }
+        let _over = Finally(|| over.store(true, SeqCst));
         for _ in 0..60 {
             // The child has an engine of its own, whatever was being made.
             let status = forked(|| {
@@ -348,7 +350,6 @@ fn forks_beside_the_making_of_engines() {
             });
             assert_eq!(status, 0);
         }
-        over.store(true, SeqCst);
     });
 }
 
@@ -441,6 +442,7 @@ fn a_fork_in_a_signal_handler() {
                 number => break number,
             }
         };
+        let over = Finally(|| over.store(true, SeqCst));
         for _ in 0..20 {
             IN_HANDLER.store(99, SeqCst);
             // SAFETY: the thread lives.
@@ -450,7 +452,7 @@ fn a_fork_in_a_signal_handler() {
             }
             assert_eq!(IN_HANDLER.load(SeqCst), 0);
         }
-        over.store(true, SeqCst);
+        drop(over);
         thread.join().unwrap();
     });
 }

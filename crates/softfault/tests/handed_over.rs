@@ -10,6 +10,7 @@ mod swap_scene;
 use files::{byte_at, made_file};
 use private_parts::{MEMORY, PAGE, PAGES, addresses, place, word, write};
 use softfault::{Advice, Engine, Faults, MmapMut, MmapOptions, Swap, UncheckedAdvice};
+use softfault_oracle::Finally;
 use std::ops::Range;
 use std::sync::Arc;
 use swap_scene::disk;
@@ -157,12 +158,13 @@ fn writers_lose_nothing_meanwhile() {
             rounds
         };
         let threads: Vec<_> = (0..3).map(|_| scope.spawn(adds)).collect();
+        let done = Finally(|| is_done.store(true, std::sync::atomic::Ordering::Relaxed));
         for part in (0..PAGES).step_by(PAGES / 6) {
             let part = addresses(start, &(part..(part + PAGES / 6).min(PAGES)));
             // SAFETY: the map is not asked for it again.
             unsafe { map.hand_over(&part).unwrap() };
         }
-        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(done);
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap())

@@ -7,6 +7,7 @@ mod nobody;
 use child::{forked, succeeds};
 use huge_scene::{PAGE, Pool, each, memory, touch, unreserved, write};
 use softfault::{HugeBacking, HugeMap, HugeMemory, HugeStats};
+use softfault_oracle::Finally;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::process::Stdio;
 
@@ -114,8 +115,8 @@ fn a_fork_beside_threads_that_touch() {
                 memory.punch_hole(0..8 * PAGE as u64).unwrap();
             }
         });
+        let _over = Finally(|| over.store(true, std::sync::atomic::Ordering::SeqCst));
         forks();
-        over.store(true, std::sync::atomic::Ordering::SeqCst);
     });
     assert_eq!(map.stats().failed, 0);
 }

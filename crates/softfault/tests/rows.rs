@@ -37,7 +37,10 @@ fn has_huge_pages() -> bool {
     let huge = proc::bytes("/proc/self/smaps_rollup", "AnonHugePages");
     let has = huge.unwrap_or(0) >= 4 * ROW && moves();
     if !has {
-        println!("{huge:?} bytes of huge pages here: nothing is moved");
+        softfault_skip::skipped(
+            "kernel",
+            format_args!("{huge:?} bytes of huge pages, or no UFFDIO_MOVE"),
+        );
     }
     has
 }

@@ -336,7 +336,10 @@ fn sealed_memory_is_right_and_stays() {
     // SAFETY: sealed memory can be used as before.
     let done = unsafe { libc::syscall(MSEAL, sealed.as_ptr(), 4 << 20, 0) };
     if done != 0 {
-        return println!("no mseal here: {}", std::io::Error::last_os_error());
+        return softfault_skip::skipped(
+            "kernel",
+            format_args!("no mseal(2): {}", std::io::Error::last_os_error()),
+        );
     }
     for _ in 0..3 {
         check_all(&sealed, -3);
@@ -358,7 +361,13 @@ fn windows_are_not_merged_with_the_rest_of_the_process() {
     const MERGE: i32 = 67;
     // SAFETY: equal pages of the process may become one.
     if unsafe { libc::prctl(MERGE, 1, 0, 0, 0) } != 0 {
-        return println!("not allowed here: {}", std::io::Error::last_os_error());
+        return softfault_skip::skipped(
+            "kernel",
+            format_args!(
+                "no PR_SET_MEMORY_MERGE: {}",
+                std::io::Error::last_os_error()
+            ),
+        );
     }
     let engine = engine();
     let mut anon = engine.map_anon(4 << 20).unwrap();

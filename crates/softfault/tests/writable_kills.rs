@@ -11,7 +11,8 @@ use child::{command, scenario};
 use softfault::{Advice, MmapMut};
 use softfault_oracle::Random;
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Read as _, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,20 +28,26 @@ fn open(path: &str) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-/// Runs `test` again for the file, and kills it after `pause`. Answers the last number that it said.
+/// Runs `test` again for the file, and kills it a `pause` after it has said a number. Answers the last one that it said.
 fn kill(test: &str, scratch: &Scratch, pause: Duration) -> u64 {
     let mut command = command(test, scratch.0.to_str().unwrap());
     command.stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let output = child.stdout.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("done ") {
+        let read = output.read_line(&mut said).unwrap();
+        assert_ne!(read, 0, "it ended by itself: {said}");
+    }
     std::thread::sleep(pause);
     child.kill().unwrap();
-    child.wait().unwrap();
-    let said = std::io::read_to_string(output).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGKILL), "{status}: {said}");
+    output.read_to_string(&mut said).unwrap();
     // The first comes behind the harness's own line; of the last a part may be missing.
     let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let last = whole.rsplit("done ").next().unwrap_or("");
-    last.trim().parse().unwrap_or(0)
+    last.trim().parse().expect("a number")
 }
 
 fn say(number: u64) {
@@ -85,6 +92,7 @@ fn flushed_stores_survive_a_kill() {
         // Less than the file: pages are evicted, too.
         let engine = engine(9 << 20);
         let mut map = write(&engine, &open(&path));
+        say(0);
         for round in 1..u64::MAX {
             // Scattered.
             (0..PAGES).for_each(|page| store(&mut map, page * 1_031 % PAGES, round));
@@ -124,6 +132,7 @@ fn stores_after_a_flush_need_another_one() {
         let engine = engine(9 << 20);
         let mut map = write(&engine, &open(&path));
         let mut random = Random::new(std::process::id().into());
+        say(0);
         for number in 1..u64::MAX {
             let record = 1 + number as usize % RECORDS;
             store(&mut map, record, number);

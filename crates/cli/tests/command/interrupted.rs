@@ -5,14 +5,21 @@ use std::ffi::CString;
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Starts the command with its output held back.
+/// Starts the command with its output held back. It ends with the test, and so restores what it has set.
 pub fn start(command: &mut Command) -> Child {
+    let end_with_the_test = || {
+        // SAFETY: one system call.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
+        Ok(())
+    };
+    // SAFETY: it makes one system call.
+    unsafe { command.pre_exec(end_with_the_test) };
     command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -204,7 +211,9 @@ fn a_killed_command_leaves_its_swap_to_the_next_one() {
     // Where swap is not allowed there is nothing to leave.
     while !swaps_to(dir.path()) {
         if lab.try_wait().unwrap().is_some() {
-            return;
+            let output = lab.wait_with_output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            return softfault_skip::skipped("root", "the kernel may not be told to swap here");
         }
         sleep(Duration::from_millis(2));
     }

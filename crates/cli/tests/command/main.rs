@@ -129,8 +129,12 @@ fn finish(command: &mut Command) -> (i32, String, String) {
 fn rows(arguments: &[&str]) -> Vec<Value> {
     // Under swap that is slow, beside other programs, the kernel may kill its own row: "out of memory" in the row's cgroup.
     let is_the_kernels = |err: &str| {
-        let mut errors = err.lines().filter(|line| line.starts_with("error: "));
-        errors.all(|line| line.contains(" on kernel: the child was killed"))
+        let errors: Vec<_> = err
+            .lines()
+            .filter(|line| line.starts_with("error: "))
+            .collect();
+        let is_its = |line: &&str| line.contains(" on kernel: the child was killed");
+        !errors.is_empty() && errors.iter().all(is_its)
     };
     let run = || finish(softfault(arguments).args(["--json", "-"]));
     let mut tries = (0..3).map(|_| run());

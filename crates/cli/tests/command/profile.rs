@@ -23,6 +23,7 @@ fn columns(kinds: &str, told_by: &str, touches: &str) -> Vec<Value> {
         dir,
     ];
     let mut columns = rows(&[&["lab", "profile"], &what[..]].concat());
+    assert_eq!(columns.len(), kinds.split(',').count());
     columns.retain(|column| match column["not_run"].as_str() {
         None => true,
         Some(why) => {

@@ -229,7 +229,8 @@ fn java_and_libjsig() {
 /// The output of gdb, if there is one.
 fn gdb(arguments: &[&str]) -> Option<String> {
     let mut gdb = Command::new("gdb");
-    gdb.args(["-nx", "-batch", "-iex", "set debuginfod enabled off"])
+    gdb.env("LC_ALL", "C")
+        .args(["-nx", "-batch", "-iex", "set debuginfod enabled off"])
         .args(arguments);
     match gdb.stdin(Stdio::null()).output() {
         Ok(output) => Some(text(&output.stdout) + &text(&output.stderr)),

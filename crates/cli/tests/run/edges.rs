@@ -106,7 +106,7 @@ fn rings_say_that_memory_is_missing() {
     };
     let without = Command::new(&program).arg(case).output().unwrap();
     if text(&without.stdout) == "none\n" {
-        return softfault_skip::skipped("io_uring", "the system has none");
+        return softfault_skip::skipped("kernel", "there is no io_uring");
     }
     if has_messages() {
         let (output, _) = with(case, "messages", (&directory, &program));

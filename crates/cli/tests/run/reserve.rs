@@ -107,6 +107,7 @@ fn children_use_more_of_a_reservation() {
 #[test]
 fn all_of_a_reservation_comes_to_be_used() {
     for stats in run("whole", &[]) {
+        assert!(!stats.is_empty());
         for stats in stats {
             assert!(stats.number(&["taken", "bytes"]) >= 12 << 20);
             assert_eq!(stats.handed_back(), 0);

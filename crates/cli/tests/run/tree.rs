@@ -307,7 +307,7 @@ fn a_pool_of_workers_has_one_budget() {
 }
 
 #[test]
-fn a_pool_of_python_has_one_budget() {
+fn a_pool_of_python_answers_the_same() {
     let Some(workers) = Workers::get() else {
         return;
     };
@@ -464,7 +464,9 @@ fn each_process_may_have_its_own() {
         .arg(&workers.program);
     let output = run.arg("pool").arg(&workers.data).output().unwrap();
     assert!(output.status.success());
-    for stats in workers.stats("own") {
+    let all = workers.stats("own");
+    assert_eq!(all.len(), 7, "the program, and six workers");
+    for stats in all {
         assert_eq!(stats.number(&["budget_bytes"]), 8 << 20);
         assert_eq!(
             stats.number(&["tree", "budget_bytes"]),

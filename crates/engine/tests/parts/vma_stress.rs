@@ -12,7 +12,7 @@ use softfault_engine::mm::tree::Walk;
 use softfault_engine::mm::{AddressSpace, Advice, Attributes, MmError, VmaRead, VmaSlabs};
 use softfault_engine::policy::{SpaceLocks, VmaLockKind, VmaReuse};
 use softfault_engine::{Clock, PAGE_SIZE};
-use softfault_oracle::{Numbered, Random};
+use softfault_oracle::{Finally, Numbered, Random};
 use sync::Arc;
 
 const SPACES: usize = 3;
@@ -180,7 +180,7 @@ fn stress(locks: impl Into<SpaceLocks>) {
             let (writers_left, all_caught, failed, locked) =
                 (&writers_left, &all_caught, &failed, &locked);
             scope.spawn(move || {
-                let _end = OnEnd(|| {
+                let _end = Finally(|| {
                     writers_left.fetch_sub(1, Ordering::Release);
                     failed.fetch_or(std::thread::panicking(), Ordering::Relaxed);
                 });
@@ -204,7 +204,7 @@ fn stress(locks: impl Into<SpaceLocks>) {
         for reader in 0..READERS {
             let (writers_left, failed, locked) = (&writers_left, &failed, &locked);
             scope.spawn(move || {
-                let _end = OnEnd(|| {
+                let _end = Finally(|| {
                     failed.fetch_or(std::thread::panicking(), Ordering::Relaxed);
                 });
                 let mut random = Random::new(0xda94_2042_e4dd_58b5 ^ (reader as u64 + 1));
@@ -267,22 +267,12 @@ fn stress(locks: impl Into<SpaceLocks>) {
     );
 }
 
-/// Calls a function at the end of a scope, also of one that panics.
-struct OnEnd<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnEnd<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
 /// The same in a memory cgroup of 8 MiB, where one can be made (v1 or v2, by
 /// root): threads are put aside at other places then.
 #[test]
 fn faults_lock_the_right_vma_or_none_in_a_small_cgroup() {
     let Some(group) = SmallGroup::new(8 << 20) else {
-        println!("no memory cgroup can be made here: not run");
-        return;
+        return softfault_skip::skipped("root", "no memory cgroup can be made here");
     };
     let enter = r#"echo $$ > "$0" && exec "$@""#;
     let status = Command::new("sh")

@@ -142,8 +142,8 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 
 pub const COUNTS: Rule = Rule {
     name: "documents-count-right",
-    why: "a table of checks is worth as much as its rows: each row is there, and each that is \
-          there is a row",
+    why: "a count of checks in a document is of those that are there, and a table of them has a \
+          row for each",
     check: counts,
     bad: &[
         // A wrong number of mutations.

@@ -14,6 +14,7 @@ mod manifests;
 mod mapping_calls;
 mod orderings;
 mod shared_bytes;
+mod skips;
 mod source;
 mod text;
 mod unsafe_code;
@@ -56,6 +57,7 @@ const RULES: &[Rule] = &[
     documents::PATHS,
     documents::COUNTS,
     documented_commands::RULE,
+    skips::RULE,
     variables::RULE,
 ];
 

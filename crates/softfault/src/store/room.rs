@@ -9,7 +9,7 @@
 //! - *each memory cgroup* of the process, up to the root: its limit (the lower of `memory.max` and
 //!   `memory.high`), less its use, less a 32nd of the limit.
 //!
-//! And each of them less the rest of the budget, since that is promised.
+//! And each of them but that eighth less the rest of the budget, since that is promised.
 //!
 //! Asking costs some calls in the table of descriptors: so it is asked again after 16 MiB that were
 //! brought in, and after a quarter of a second when a file is opened. No heap, no lock.
@@ -248,8 +248,7 @@ mod tests {
     #[test]
     fn room_is_asked_and_used_up() {
         let Some(room) = Room::new(Budget::new(1)) else {
-            println!("there is no table of descriptors here");
-            return;
+            return softfault_skip::skipped("kernel", "there is no table of descriptors");
         };
         assert!(!room.fits(u64::MAX));
         let all = 1 << 50;

@@ -153,8 +153,9 @@ fn a_child_outlives_its_parent() {
 
 #[test]
 fn without_a_directory_a_child_reads_all_and_is_told_when_it_has_no_room() {
-    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("goes-away");
-    let _ = std::fs::create_dir(&dir);
+    let name = format!("goes-away-{}", std::process::id());
+    let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir(&dir).unwrap();
     let swap = Swap::in_dir(&dir).bytes(256 << 20);
     let engine = Engine::builder()
         .allow_kernel_maps(false)

@@ -9,23 +9,28 @@ use io_uring::{IoUring, opcode, types};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mmu::{Access, Mmu, Reservation, WrittenPage};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 const PAGES: usize = 16;
 const LIMIT: usize = 10;
 
 /// A window full of pages, one of which the ring has pinned. `None` where that is not possible here.
 fn scene(pinned: usize) -> Option<(UffdMmu, Reservation, IoUring)> {
-    let made = UffdMmu::new(Faults::Messages).map_err(|errno| format!("messages: errno {errno}"));
+    let made =
+        UffdMmu::new(Faults::Messages).map_err(|errno| ("messages", format!("errno {errno}")));
     let made = made.and_then(|mmu| {
         mmu.prepare_pins();
         match mmu.sees_pins() {
-            true => Ok((mmu, IoUring::new(4).map_err(|error| error.to_string())?)),
-            false => Err("no UFFDIO_MOVE".to_owned()),
+            true => {
+                let ring = IoUring::new(4).map_err(|error| ("kernel", error.to_string()))?;
+                Ok((mmu, ring))
+            }
+            false => Err(("kernel", "no UFFDIO_MOVE".to_owned())),
         }
     });
     let (mmu, ring) = made
-        .map_err(|why| softfault_skip::skipped("pins", format_args!("{why}")))
+        .map_err(|(need, why)| softfault_skip::skipped(need, why))
         .ok()?;
     let window = reserve(&mmu, PAGES);
     for at in 0..PAGES {
@@ -38,7 +43,7 @@ fn scene(pinned: usize) -> Option<(UffdMmu, Reservation, IoUring)> {
     // SAFETY: the page stays as long as the ring.
     let registered = unsafe { ring.submitter().register_buffers(from_ref(&buffer)) };
     registered
-        .map_err(|why| softfault_skip::skipped("pins", format_args!("{why}")))
+        .map_err(|why| softfault_skip::skipped("mlock", why))
         .ok()?;
     Some((mmu, window, ring))
 }
@@ -70,9 +75,13 @@ fn evict(mmu: &UffdMmu, window: &Reservation) -> Vec<usize> {
 
 /// The ring's device writes to its page.
 fn device_writes(ring: &mut IoUring, window: &Reservation, at: usize) {
-    let ones = std::env::temp_dir().join(format!("softfault-pins-{at}-{}", std::process::id()));
-    std::fs::write(&ones, [0xff; PAGE_SIZE]).unwrap();
-    let file = File::open(&ones).unwrap();
+    // SAFETY: a name, and a descriptor that nobody else has.
+    let mut file = unsafe {
+        let fd = libc::memfd_create(c"ones".as_ptr(), libc::MFD_CLOEXEC);
+        assert!(fd >= 0, "errno {}", crate::errno::errno());
+        File::from_raw_fd(fd)
+    };
+    file.write_all(&[0xff; PAGE_SIZE]).unwrap();
     let to = page(window, at) as *mut u8;
     let fd = types::Fd(file.as_raw_fd());
     let read = opcode::ReadFixed::new(fd, to, PAGE_SIZE as u32, 0).build();
@@ -81,7 +90,6 @@ fn device_writes(ring: &mut IoUring, window: &Reservation, at: usize) {
     ring.submit_and_wait(1).unwrap();
     let done = ring.completion().next().unwrap();
     assert_eq!(done.result(), PAGE_SIZE as i32);
-    std::fs::remove_file(&ones).unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::slice::from_ref;
 fn a_row_is_moved_protected_and_split() {
     let mmu = real();
     let Some(window) = mmu.reserve_for_moves(TABLE_SPAN) else {
-        return println!("nothing can be moved here");
+        return softfault_skip::skipped("kernel", "no UFFDIO_MOVE");
     };
     let pool = AnonymousFrames::new(TABLE_SPAN);
     let chunk = pool.provide(0).unwrap();
@@ -20,7 +20,7 @@ fn a_row_is_moved_protected_and_split() {
     // SAFETY: as above, and nobody uses it.
     let moved = unsafe { mmu.move_in((&window, window.addr), chunk.as_ptr()) };
     if moved != Moved::All {
-        return println!("no huge page was to be had: {moved:?}");
+        return softfault_skip::skipped("kernel", format_args!("no huge page: {moved:?}"));
     }
     let all = window.addr..window.addr + TABLE_SPAN;
     let there = resident_kb(&window);
@@ -44,7 +44,7 @@ fn a_row_is_moved_protected_and_split() {
 fn small_pages_are_not_moved() {
     let mmu = real();
     let Some(window) = mmu.reserve_for_moves(TABLE_SPAN) else {
-        return println!("nothing can be moved here");
+        return softfault_skip::skipped("kernel", "no UFFDIO_MOVE");
     };
     let pool = AnonymousFrames::new(TABLE_SPAN);
     let chunk = pool.provide(0).unwrap();
