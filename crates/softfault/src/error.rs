@@ -19,7 +19,7 @@ pub enum FaultError {
     /// The range is past the present end of the file. A plain touch
     /// there raises SIGBUS.
     BeyondEnd,
-    /// The read failed with this errno (`errno(3)`).
+    /// Reading failed with this errno (`errno(3)`), or, for calls that write to a file, writing.
     Io(i32),
     /// The budget has no room for the pages: pins or anonymous memory hold too much of it.
     NoMemory,

@@ -71,7 +71,7 @@
 //!   passes on signals that are not ours. A thread that blocks SIGBUS dies at its next
 //!   fault; `map` refuses to map in such a thread, but cannot see threads that block it
 //!   later. A handler that the program installs afterwards gets our faults until the
-//!   next call of `map`, `advise` or `stats`. That call installs our handler in front of it
+//!   next call of `map`, `advise`, `stats` or `set_memory`, or the next fork. That installs our handler in front of it
 //!   again, and from then on ours passes signals on to it. If the program replaces the handler
 //!   again and again, `map` refuses. A handler that restores ours and raises the signal again, as
 //!   Python's `faulthandler` does, causes no problem. With [`Faults::Threads`]
@@ -112,8 +112,6 @@
 //!   close of a descriptor of the file in the process drops them. Two cases are not covered:
 //!   a lock that is taken at the same moment as the last map is dropped, and `exec` with a
 //!   lock that was taken after the file's pages were first read.
-//! - **Descriptors** that the program did not open may be closed, or replaced by `dup2`:
-//!   maps still show their files, and swap is written to the swap file only.
 //! - **Private memory** ([`MmapMut`]) is charged to the budget page by page as
 //!   it is written, and goes to [`Swap`] where the engine has some. Without
 //!   swap, written pages stay in memory until they are dropped. A touch for which nothing
@@ -140,8 +138,9 @@
 //!   it is evicted. See `docs/huge.md`.
 //! - **Cached pages of an unmapped file** stay for 30 seconds, unless the budget is needed
 //!   before; the next map of the same unchanged file finds them. Meanwhile the file is open,
-//!   unless it has lost its last name; [`Engine::close_idle`] closes it. Two maps of one file share one
-//!   window: they have the same address, and share advice.
+//!   unless it has lost its last name; [`Engine::close_idle`] closes it. Two shared
+//!   maps of one file that the engine serves are parts of one window: the same byte of the file has the same
+//!   address in both, and they share advice.
 
 // In layers: a module imports only from modules above it in this list. ARCHITECTURE.md describes each of them.
 

@@ -60,7 +60,8 @@ impl MmapOptions {
         self
     }
 
-    /// Length of the map in bytes. Default: to the end of the file.
+    /// Length of the map in bytes. Default: to the end of the file. [`map`](Self::map) fails if the map would be longer than the file;
+    /// private and writable maps may be longer.
     pub fn len(&mut self, len: usize) -> &mut Self {
         self.len = Some(len);
         self

@@ -26,18 +26,18 @@ use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// The behaviour of `map` where the process may not use userfaultfd.
+/// What happens where the process may not use userfaultfd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fallback {
-    /// `map` fails, and the error names `softfault doctor`.
+    /// [`Builder::build`] fails, and so does a map over the default engine. The error names `softfault doctor`.
     #[default]
     Error,
     /// `map` uses the kernel's mmap, without a budget; `stats` counts these maps.
     Kernel,
 }
 
-/// The interface that submits read-ahead. A read that a thread waits for is always a
-/// `pread` of that thread.
+/// The interface that submits read-ahead and the reads of [`Mmap::fault_in_many`](crate::Mmap::fault_in_many). A single fault that its own
+/// thread serves reads by `pread`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AsyncReads {
     /// `io_submit(2)`, or `io_uring` where `io_submit` is not allowed or its limit is used up.
@@ -47,8 +47,7 @@ pub enum AsyncReads {
     /// with EINTR. Programs do not expect that from a touch of memory.
     #[default]
     Auto,
-    /// `io_submit(2)`. For direct reads only: files that have to be read through
-    /// the page cache get no read-ahead.
+    /// `io_submit(2)`. Files without direct I/O whose pages are dropped from the page cache after each read get no read-ahead.
     IoSubmit,
     /// io_uring.
     IoUring,
@@ -113,9 +112,9 @@ impl Builder {
 
     /// The budget: the bytes that may be resident. It covers everything that the engine keeps, page
     /// tables included. Default: a quarter of the machine's memory, or of
-    /// the lowest limit of its memory cgroups. The default budget shrinks when such a limit is lowered
-    /// ([`Reads::Auto`] watches the limits). Building the engine fails if the budget exceeds the machine's
-    /// memory and swap.
+    /// the lowest limit of its memory cgroups. The default budget follows such a limit down, and up again
+    /// to its first value ([`Reads::Auto`] watches the limits). Building the engine fails if the budget is below
+    /// [`MIN_MEMORY`](crate::MIN_MEMORY) (8 MiB), or above the machine's memory and swap.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = Some(bytes);
         self
@@ -152,7 +151,7 @@ impl Builder {
         self
     }
 
-    /// The behaviour of `map` where the process may not use userfaultfd.
+    /// What happens where the process may not use userfaultfd.
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = fallback;
         self
@@ -253,8 +252,8 @@ impl Builder {
     }
 
     /// Builds the engine. Fails if the budget is too small, if the
-    /// process has no address space left, if it may not use userfaultfd, or if an earlier engine of the
-    /// process has other [`Policies::locks`] or other [`Faults`]: all engines share one address space.
+    /// process has no address space left, if it may not use userfaultfd (unless [`fallback`](Self::fallback) is
+    /// [`Fallback::Kernel`]), or if an earlier engine of the process has other [`Policies::locks`] or other [`Faults`]: all engines share one address space.
     pub fn build(mut self) -> io::Result<Engine> {
         let _masked = signal::masked();
         self.sizes()?;

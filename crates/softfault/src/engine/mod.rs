@@ -80,9 +80,10 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Changes the budget, and reclaims down to it. Without swap, written pages of private memory
-    /// cannot be reclaimed: if they hold more than the new budget, they
-    /// stay charged.
+    /// Changes the budget, and evicts down to it. After an error the budget is as it was. Errors: the budget is below
+    /// [`MIN_MEMORY`](crate::MIN_MEMORY) (8 MiB) or above [`Builder::max_memory`]; maps, pins, or private memory
+    /// that cannot go to swap hold more than it; or the engine around this one cannot spare the memory. Does
+    /// nothing if the kernel serves the maps ([`Fallback::Kernel`]).
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         faults::reinstall_handler();
         let _masked = signal::masked();

@@ -26,8 +26,8 @@ use std::io;
 
 /// A map that gives out only pointers, for memory that other code changes meanwhile; memmap2's `MmapRaw`.
 ///
-/// A map made from a file is a mapping of the kernel, in no budget, and sees writes of other processes at once. A map
-/// made from an [`Mmap`] or an [`MmapMut`] is served as before.
+/// A map made from a file is served as by [`MmapMut::map_mut`](crate::MmapMut::map_mut): by the kernel, in no budget, or by the engine
+/// ([`Coherence`](crate::Coherence)). A map made from an [`Mmap`] or an [`MmapMut`] is served as before.
 pub struct MmapRaw(Raw);
 
 enum Raw {

@@ -150,7 +150,7 @@ impl SoftEngine {
         SoftFork::new(self)
     }
 
-    /// Changes the budget, and reclaims down to it.
+    /// Changes the budget, and evicts down to it; the errors are those of [`Engine::set_memory`](crate::Engine::set_memory).
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
         self.check()?;
         let node = &self.inner.managed.node;
