@@ -65,7 +65,7 @@ fn memory_that_is_written_to() {
         ("lock", 1, 1),
         ("change-under-writers", 2, 20),
         ("pressure", 3, 0),
-        ("receives-others", 1, 0),
+        ("receives-others", 3, 0),
     ];
     cases(
         ("private.c", (12 << 20) + 100),

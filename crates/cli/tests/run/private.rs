@@ -181,7 +181,7 @@ fn bytes_that_calls_put_into_missing_memory_are_not_lost() {
     }
     private.runs("receives", "signals", 1, 1);
     for how in ways() {
-        private.runs("receives-others", how, 1, 0);
+        private.runs("receives-others", how, 3, 0);
     }
 }
 

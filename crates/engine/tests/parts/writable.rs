@@ -377,7 +377,8 @@ fn writes_after_the_protection_are_written_back() {
 #[test]
 fn a_write_back_does_not_lose_its_way() {
     const BLOCKS: u64 = 1024;
-    let (rig, store, cache, start) = scene(TestStore::new(bytes(BLOCKS * 16)));
+    // Slots of folios are made 64 at a time: the file has more blocks than there are slots, and fewer than with the next ones.
+    let (rig, store, cache, start) = scene(TestStore::new(bytes((BLOCKS + 32) * 16)));
     // One folio a block but the first; those that were made first are in the last blocks.
     let pages = || (1..BLOCKS).rev().map(|block| block * 16);
     for page in pages() {
@@ -421,9 +422,12 @@ fn a_sync_that_fails_is_told_once() {
 fn a_write_without_room_on_the_device_is_an_error() {
     let (rig, store, cache, start) = scene(TestStore::new(bytes(64)));
     let at = |page: usize| start + page * PAGE_SIZE;
-    [3, 4].into_iter().for_each(|page| store.unreserve(page));
+    [3, 4, 6].into_iter().for_each(|page| store.unreserve(page));
     store.fail_reserve(Some(ENOSPC));
     let refused = Err(FaultError::Io(ENOSPC));
+    // SAFETY: bytes of our own; the window stays mapped.
+    let whole = unsafe { fault::write_whole(&cache, at(6), &[9; PAGE_SIZE][..]) };
+    assert_eq!(whole, 0, "a whole page");
     assert_eq!(rig.write(at(3), &[1]), refused, "of a page that is missing");
     assert_eq!(rig.touch(at(4)), Ok(byte_at(0, bytes(4))));
     assert_eq!(rig.write(at(4), &[1]), refused, "of one that is there");

@@ -539,8 +539,10 @@ fn random_into(to: *mut c_void, bytes: size_t) {
     let mut done = 0;
     while done < bytes {
         // SAFETY: within the caller's bytes.
-        let answer =
-            unsafe { libc::syscall(libc::SYS_getrandom, to.byte_add(done), bytes - done, 0) };
+        let answer = unsafe {
+            let to = to.byte_add(done);
+            softfault::system_call!(libc::SYS_getrandom, to, bytes - done, 0)
+        };
         match usize::try_from(answer) {
             Ok(got) => done += got,
             Err(_) if call::errno() == libc::EINTR => {}

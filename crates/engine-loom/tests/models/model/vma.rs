@@ -129,10 +129,10 @@ pub fn reader_against_reuse_in_another_space(kind: VmaLockKind, preemptions: Opt
         let world = World::new(kind);
         let (old, new) = (world.mmap_lock(1), world.mmap_lock(2));
         let vma = attached(&old);
-        // The new space is ahead, so that the two sequences have no number in
-        // common: by chance they could save a reader that does not look.
+        // The old space is ahead: a VMA whose number is as high as the space's passes for
+        // write-locked, and that would save a reader that does not look.
         for _ in 0..4 {
-            drop(new.write());
+            drop(old.write());
         }
         let reader = {
             let (vma, old) = (Arc::clone(&vma), Arc::clone(&old));
