@@ -44,8 +44,7 @@ impl PageCache {
 
     /// Has `take` take the pages of `range`, whole ones, out of the store, and forgets them, dirty or not. A touch of one of them
     /// meanwhile waits, and finds the store's new bytes. If it cannot be done nothing is lost. `take` is called once more where pages
-    /// could not be written before: another thread may have written them after the first call.
-    ///
+    /// were in memory still: another thread may have written them after the first call, and pinned ones stay in memory, as zeros.
     pub fn empty<E>(
         &self,
         range: Range<usize>,
@@ -155,8 +154,9 @@ impl PageCache {
         self.end.store(end, Ordering::Release);
         let first = end.min(before) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
         let past_end = self.address(end).next_multiple_of(PAGE_SIZE)..window.end;
-        // A cut by others is told by the write-back of what is behind it.
-        let cleared = if end < before { NONE } else { past_end };
+        // A cut by others is told by the write-back of what is behind it. Pages that are only read are kept for who has pinned them.
+        let is_own = self.is_writable() && end >= before;
+        let cleared = if is_own { past_end } else { NONE };
         // Bytes behind the end are not written: the store knows the end.
         self.evict_range(self.address(first)..window.end, Dirty::Written, cleared);
     }
@@ -257,10 +257,8 @@ impl PageCache {
         self.drop_part(folio, range);
         let pages = folio.range();
         let part = pages.start.max(range.start)..pages.end.min(range.end);
-        if self.is_writable() {
-            part.step_by(PAGE_SIZE)
-                .for_each(|page| self.show_zeros(page));
-        }
+        part.step_by(PAGE_SIZE)
+            .for_each(|page| self.show_zeros(page));
     }
 }
 

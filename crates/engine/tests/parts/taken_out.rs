@@ -199,3 +199,22 @@ fn pinned_pages_that_the_store_keeps_lose_nothing() {
     assert_eq!(store.byte(bytes(3)), 7);
     finish(rig, cache);
 }
+
+/// Failed before: pages of a file that is only read went from under their pins when the file became longer again, in part.
+#[test]
+fn pinned_pages_that_are_only_read_stay_past_the_end() {
+    let rig = Rig::new(2048);
+    let store = TestStore::new(bytes(8));
+    let cache = rig.map(&store);
+    let addr = cache.addresses().start + 5 * PAGE_SIZE;
+    rig.touch(addr).unwrap();
+    let range = addr..addr + PAGE_SIZE;
+    pin(&rig, &cache, range.clone());
+    for pages in [3, 4] {
+        store.set_len(bytes(pages));
+        cache.truncate(bytes(pages));
+        assert_eq!(rig.touch(addr), Ok(byte_at(0, bytes(5))));
+    }
+    fault::unpin(&cache, range);
+    finish(rig, cache);
+}

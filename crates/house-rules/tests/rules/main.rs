@@ -15,6 +15,7 @@ mod mapping_calls;
 mod orderings;
 mod shared_bytes;
 mod skips;
+mod skips;
 mod source;
 mod text;
 mod unsafe_code;
