@@ -15,7 +15,6 @@ mod mapping_calls;
 mod orderings;
 mod shared_bytes;
 mod skips;
-mod skips;
 mod source;
 mod text;
 mod unsafe_code;
