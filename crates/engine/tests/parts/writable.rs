@@ -377,8 +377,7 @@ fn writes_after_the_protection_are_written_back() {
 #[test]
 fn a_write_back_does_not_lose_its_way() {
     const BLOCKS: u64 = 1024;
-    // Slots of folios are made 64 at a time: the file has more blocks than there are slots, and fewer than with the next ones.
-    let (rig, store, cache, start) = scene(TestStore::new(bytes((BLOCKS + 32) * 16)));
+    let (rig, store, cache, start) = scene(TestStore::new(bytes(BLOCKS * 16)));
     // One folio a block but the first; those that were made first are in the last blocks.
     let pages = || (1..BLOCKS).rev().map(|block| block * 16);
     for page in pages() {
