@@ -160,10 +160,11 @@ fn a_row_that_is_given_away_against_one_that_grows() {
     });
 }
 
+/// There is room for a chunk that is discarded, and for the same when it is taken again at once.
 #[test]
 fn two_grow_a_pool_and_one_shrinks_it() {
     explore(Some(2), || {
-        let pooled = Pooled::new(CHUNK);
+        let pooled = Pooled::new(2 * CHUNK);
         let others = [(); 2].map(|()| {
             let pooled = Arc::clone(&pooled);
             spawn(move || pooled.use_one())
@@ -195,6 +196,29 @@ fn a_chunk_stays_where_two_shrink_a_pool() {
         let given = pooled.pool.shrink(0) + other.join().unwrap();
         assert_eq!(given, CHUNK);
         assert_eq!(pooled.budget.charged(), 0);
+        assert_eq!(pooled.pool.counts().present, CHUNK_PAGES);
+        assert!(pooled.use_one());
+    });
+}
+
+/// The only chunk becomes free while a thread tries to add another, for which there is no room: it stays.
+#[test]
+fn the_last_chunk_stays_where_a_pool_cannot_grow() {
+    explore(Some(3), || {
+        let pooled = Pooled::new(0);
+        for run in 1..RUNS {
+            pooled.pool.free((run * RUN) as u32, RUN);
+        }
+        let other = {
+            let pooled = Arc::clone(&pooled);
+            spawn(move || {
+                let frame = pooled.pool.alloc_in_row(0, None, 2 * CHUNK_PAGES, 0);
+                frame.inspect(|&frame| pooled.pool.free(frame, RUN));
+            })
+        };
+        pooled.pool.free(0, RUN);
+        assert_eq!(pooled.pool.shrink(0), 0);
+        other.join().unwrap();
         assert_eq!(pooled.pool.counts().present, CHUNK_PAGES);
         assert!(pooled.use_one());
     });

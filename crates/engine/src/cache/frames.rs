@@ -78,8 +78,10 @@ pub struct Frames {
 /// Numbers of the whole pool. All orderings are relaxed: they order nothing.
 #[repr(align(64))]
 struct Chunks {
-    /// Chunks that are there, or about to be. At least one.
+    /// Chunks that are there. At least one. Raised with the lock of the chunk's part, and lowered with it.
     present: AtomicUsize,
+    /// The same, and those that a thread is about to add, which may fail: none of these lets another go. Bounds the pool.
+    expected: AtomicUsize,
     /// The most pages in use of late; see [`Frames::wanted`].
     most_used: AtomicUsize,
 }
@@ -108,6 +110,7 @@ impl Frames {
             parts: made.into_boxed_slice(),
             chunks: Chunks {
                 present: AtomicUsize::new(1),
+                expected: AtomicUsize::new(1),
                 most_used: AtomicUsize::new(0),
             },
             places: table(count, || AtomicPtr::new(ptr::null_mut()))?,
@@ -239,15 +242,17 @@ impl Frames {
         reserve: u64,
         take: impl Fn(&mut LockedPart<'_>, u32) -> Option<u32>,
     ) -> Option<u32> {
-        let present = &self.chunks.present;
-        let more = |present: usize| {
-            let is_within = (present + 1) * CHUNK_PAGES <= most.max(CHUNK_PAGES);
-            is_within.then_some(present + 1)
+        let Chunks {
+            present, expected, ..
+        } = &self.chunks;
+        let more = |expected: usize| {
+            let is_within = (expected + 1) * CHUNK_PAGES <= most.max(CHUNK_PAGES);
+            is_within.then_some(expected + 1)
         };
-        present.fetch_update(Relaxed, Relaxed, more).ok()?;
+        expected.fetch_update(Relaxed, Relaxed, more).ok()?;
         let charge = CHUNK_PAGES as u64 + CHUNK_TABLES;
         if !self.budget.try_charge(charge, reserve) {
-            present.fetch_sub(1, Relaxed);
+            expected.fetch_sub(1, Relaxed);
             return None;
         }
         for part in self.own_first() {
@@ -259,10 +264,11 @@ impl Frames {
                 break;
             }
             part.grow(chunk);
+            present.fetch_add(1, Relaxed);
             return take(&mut part, (chunk * CHUNK_PAGES) as u32);
         }
         // As if the pool was not to be any larger.
-        present.fetch_sub(1, Relaxed);
+        expected.fetch_sub(1, Relaxed);
         self.budget.uncharge(charge);
         None
     }
@@ -304,8 +310,14 @@ impl Frames {
     /// a chunk is to go.
     fn has_one_less(&self, keep: usize) -> bool {
         let less = |present: usize| may_have_less(present, keep).then(|| present - 1);
-        let present = &self.chunks.present;
-        present.fetch_update(Relaxed, Relaxed, less).is_ok()
+        let Chunks {
+            present, expected, ..
+        } = &self.chunks;
+        let is_less = present.fetch_update(Relaxed, Relaxed, less).is_ok();
+        if is_less {
+            expected.fetch_sub(1, Relaxed);
+        }
+        is_less
     }
 
     /// Pages that the pool should keep: the most that were in use of late. Each
