@@ -65,6 +65,11 @@ impl PageCache {
         self.node.unpin_pages(pages);
     }
 
+    /// No map of the cache is left: the next finds the window as a new one is.
+    pub fn renew_window(&self) {
+        self.node.mmu.renew(self.window.reservation());
+    }
+
     /// Forgets leftover pins. No map of the cache is left, and a pin
     /// lives no longer than its map: one that is left was forgotten, as any value may be.
     pub fn forget_pins(&self) {

@@ -244,6 +244,8 @@ impl Files {
         let mut table = self.table();
         if let Some(idle) = table.close(&cache) {
             managed.unmap_window(cache.addresses());
+            // The next map of the file finds the window as a new one is.
+            cache.renew_window();
             // Before anybody maps the file again, and pins.
             cache.forget_pins();
             let let_go = table.served(&cache);

@@ -10,7 +10,7 @@ use super::present::Looks;
 use super::released::Released;
 use super::reserved::unmap;
 use super::rows::Rows;
-use super::spare::SpareWindows;
+use super::spare::{SpareWindows, renew};
 use super::zap::Zap;
 use crate::errno::errno;
 use crate::table::Working;
@@ -33,7 +33,7 @@ const DESCRIPTORS: usize = 16;
 /// Of a token: the number of a descriptor.
 const DESCRIPTOR: u32 = 0xff;
 /// Of a token: the window may be written to.
-const WRITABLE: u32 = 1 << 8;
+pub(super) const WRITABLE: u32 = 1 << 8;
 /// Of a token: its pages can be write-protected.
 pub(super) const PROTECTS: u32 = 1 << 9;
 /// Of a token: it is only read, and memory can be moved in ([`rows`](super::rows)).
@@ -383,6 +383,10 @@ impl Mmu for UffdMmu {
 
     fn part_released(&self, part: &Range<usize>) {
         self.released.push(part);
+    }
+
+    fn renew(&self, window: &Reservation) -> bool {
+        renew(window)
     }
 
     fn restrict(

@@ -7,10 +7,11 @@
 //! None is kept where windows are a program's own maps by `mmap(2)`: it may map something else where it has just
 //! unmapped one.
 
-use super::mmu::UffdMmu;
+use super::mmu::{MOVES, UffdMmu, WRITABLE, mprotect};
 use super::reserved::unmap;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use libc::{c_int, c_void};
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::Reservation;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -66,6 +67,26 @@ impl SpareWindows {
     }
 }
 
+/// From `<asm-generic/mman-common.h>`, since Linux 6.13: takes guard pages away.
+const MADV_GUARD_REMOVE: c_int = 103;
+
+/// Makes a window what it was before its owner's own calls: the protection, guard pages, and what a child of fork gets of it (with
+/// `MADV_WIPEONFORK` zeros, which the child's engine would take for data). The others, such as `mlock(2)`, take no byte from the
+/// next owner. `false`: the kernel refuses; a part of it may be unmapped.
+pub(super) fn renew(window: &Reservation) -> bool {
+    let range = window.range();
+    let protection = match window.token & (WRITABLE | MOVES) {
+        0 => Protection::Read,
+        _ => Protection::ReadWrite,
+    };
+    for advice in [libc::MADV_KEEPONFORK, MADV_GUARD_REMOVE] {
+        // Kernels refuse advice that they do not know: there is nothing to undo.
+        // SAFETY: takes no page and changes no byte. Nobody has a reference to the window's.
+        unsafe { sync::kernel_calls::madvise(range.start as *mut c_void, range.len(), advice) };
+    }
+    mprotect(&range, protection).is_ok()
+}
+
 impl UffdMmu {
     /// Gives a whole window back; `is_zapped`: it was zapped as a whole, and nothing is in it.
     pub(super) fn give_back(&self, window: Reservation, is_zapped: bool) {
@@ -93,7 +114,9 @@ impl UffdMmu {
         let emptied = is_zapped || self.zap.one(&range);
         // One that may not be written to is of no use to the next.
         let restricted = self.restricted().remove(&range.start);
-        let goes = match emptied && !restricted {
+        // Those of files were made new when they had no map any more.
+        let is_new = emptied && !restricted && (protection == Protection::Read || renew(&window));
+        let goes = match is_new {
             true => self.spare.keep(window, protection),
             false => Some(range),
         };
