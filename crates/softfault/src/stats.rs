@@ -148,6 +148,8 @@ impl SwapStats {
 
     fn of(managed: &Managed) -> Option<Self> {
         let swap = managed.node.swap.as_ref()?;
+        // Slots have a lock that faults take, also a fault of a signal handler.
+        let _masked = crate::signal::masked();
         swap.free_if_no_child_lives();
         let file = managed.swap.as_ref().and_then(|swap| swap.file());
         let counted = &swap.stats;

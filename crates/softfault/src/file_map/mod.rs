@@ -152,7 +152,9 @@ impl FileMap {
     /// Takes it away; nobody has a reference to the bytes any more.
     pub(crate) fn unmap(self, managed: &Managed, files: &Files) {
         let _masked = self.access_path.masked();
-        files.close(managed, self.cache);
+        // Dropped before the mask, as a parameter is not: it may have the last reference to its file.
+        let this = self;
+        files.close(managed, this.cache);
     }
 
     /// Whether children of fork have its window as a private mapping of the file.

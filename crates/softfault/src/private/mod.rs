@@ -186,8 +186,10 @@ impl Private {
     /// Takes it away; nobody has a reference to the bytes any more.
     pub(crate) fn unmap(self, managed: &Managed) {
         let masked = self.access_path.masked();
-        let window = self.window();
-        let anon = self.anon.into_inner(masked.as_ref());
+        // Dropped before the mask, as a parameter is not: it may have the last reference to its file.
+        let this = self;
+        let window = this.window();
+        let anon = this.anon.into_inner(masked.as_ref());
         managed.unmap_window(window);
         give_up(anon);
     }
