@@ -106,7 +106,12 @@ fn page(file: &HugeFile, index: u64) -> Option<u32> {
         let at = file.at(index);
         let (from, taken) = match at {
             FileSlot::Page(page) => return Some(page),
-            FileSlot::Hole => (FileSlot::Hole, pool.take(false)?),
+            FileSlot::Hole => match pool.take(false) {
+                Some(taken) => (FileSlot::Hole, taken),
+                // The last free page may have been reserved for this index meanwhile.
+                None if file.at(index) != FileSlot::Hole => continue,
+                None => return None,
+            },
             FileSlot::Reserved => match file.change(index, FileSlot::Reserved, FileSlot::Filling) {
                 true => (FileSlot::Filling, pool.take(true)?),
                 // A mapping that had reserved it is gone.

@@ -39,12 +39,14 @@ impl HugeMap {
         let mut refusals = Refusals::default();
         loop {
             let refused = self.bring(&range);
+            if refused == 0 {
+                return Ok(());
+            }
             // Others may take the page again, or the kernel refuse it, but not for ever.
             refusals
                 .again(libc::EAGAIN)
                 .map_err(|_| FaultError::Io(refused))?;
             match refused {
-                0 => return Ok(()),
                 libc::EINTR | libc::EAGAIN => continue,
                 libc::EFAULT | libc::ENOMEM | libc::EINVAL | libc::EPERM | libc::ENOSYS => {}
                 errno => return Err(FaultError::Io(errno)),
