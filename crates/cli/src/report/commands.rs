@@ -3,7 +3,6 @@
 use crate::results::group::{Group, Key};
 use crate::results::row::Row;
 use crate::size;
-use crate::table::figure;
 
 /// A command for each workload, file, memory, and share of writes or of flushes; numbers of threads share one if all else is the same.
 pub fn commands(groups: &[Group]) -> Vec<String> {
@@ -90,8 +89,8 @@ fn command(groups: &[&Group]) -> [String; 2] {
     if let Some(pages) = key.flush_every {
         add(&mut after, "--flush-every", &pages.to_string());
     }
-    if let Some(touch) = touched(key.workload, rows()) {
-        add(&mut after, "--touch", &figure::show(touch));
+    if let Some(touch) = touched(&key, rows()) {
+        add(&mut after, "--touch", &touch.to_string());
     }
     if let Some(seconds) = lasted(key.workload, rows()) {
         add(&mut after, "--seconds", &seconds.to_string());
@@ -112,9 +111,13 @@ fn theta<'a>(group: &Group<'a>) -> Option<&'a str> {
     group.key.pattern.strip_prefix("zipf")
 }
 
-/// Percent of the pages that a sparse run touched, unless it is the usual one.
-fn touched<'a>(workload: &str, mut rows: impl Iterator<Item = &'a Row>) -> Option<f64> {
-    let row = rows.find(|row| workload == "sparse" && !row.gave_up && row.file_bytes > 0)?;
+/// Percent of the pages that a sparse run touched, unless it is the usual one. Of rows that do not tell, about.
+fn touched<'a>(key: &Key, mut rows: impl Iterator<Item = &'a Row>) -> Option<f64> {
+    let old = |row: &&Row| row.touch.is_none() && !row.gave_up && row.file_bytes > 0;
+    if key.workload != "sparse" || key.touch.is_some() {
+        return key.touch;
+    }
+    let row = rows.find(old)?;
     let pages = row.file_bytes as f64 / crate::results::row::PAGE;
     let percent = (1000.0 * row.accesses as f64 / pages).ceil() / 10.0;
     (percent != 1.0).then_some(percent)
@@ -165,7 +168,10 @@ mod tests {
         usual.writes = Some(50);
         let mut snapshot = row("snapshot", "uniform");
         (snapshot.writes, snapshot.seconds) = (Some(100), Some(2.0));
+        let mut sparse = row("sparse", "random");
+        sparse.touch = Some(0.25);
         let rows = [
+            sparse,
             row("many", "cold"),
             row("many", "present"),
             row("orders", "shuffle64"),
@@ -177,6 +183,7 @@ mod tests {
             snapshot,
         ];
         let all = [
+            "sparse --on soft --pattern random --threads 2 --touch 0.25 --repeat 1",
             "many --on soft --pattern cold,present --threads 2 --repeat 1",
             "orders --on soft --pattern shuffle64 --threads 2 --repeat 1",
             "loops --on soft --pattern unmap-contended --threads 2 --repeat 1",

@@ -7,7 +7,7 @@ use crate::size;
 use std::collections::BTreeSet;
 
 /// The properties that two rows must share to be compared: the work, without the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Key<'a> {
     /// The workload's name.
     pub workload: &'a str,
@@ -23,6 +23,8 @@ pub struct Key<'a> {
     pub writes: Option<u64>,
     /// Pages between two flushes, if there are any before the end.
     pub flush_every: Option<u64>,
+    /// Percent of the pages that are touched, where it is not the usual one.
+    pub touch: Option<f64>,
 }
 
 /// The runs of one key on one engine. All fields immutable.
@@ -52,6 +54,7 @@ impl<'a> Key<'a> {
             // Rows of old files, which do not tell, are those of the usual runs.
             writes: (row.writes).filter(|&writes| writes != row::usual_writes(&row.workload)),
             flush_every: row.flush_every,
+            touch: row.touch.filter(|&percent| percent != 1.0),
         }
     }
 
@@ -71,6 +74,9 @@ impl<'a> Key<'a> {
         }
         if let Some(pages) = self.flush_every {
             text += &format!(", flush every {pages}");
+        }
+        if let Some(percent) = self.touch {
+            text += &format!(", {percent} % of the pages");
         }
         text
     }
@@ -296,6 +302,20 @@ impl Group<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_shares_of_the_pages_are_other_work() {
+        let row = |touch| Row {
+            workload: "sparse".into(),
+            pattern: "random".into(),
+            touch,
+            ..Row::default()
+        };
+        let [old, usual, few] = [None, Some(1.0), Some(0.01)].map(row);
+        assert_eq!(Key::of(&old), Key::of(&usual));
+        assert_ne!(Key::of(&usual), Key::of(&few));
+        assert_eq!(Key::of(&few).name(), "sparse random, 0.01 % of the pages");
+    }
 
     #[test]
     fn other_writes_and_flushes_are_other_work() {

@@ -17,6 +17,7 @@ const FIELDS: &[(&str, bool)] = &[
     ("memory_bytes", false),
     ("writes", true),
     ("flush_every", true),
+    ("touch", true),
     ("seconds", true),
     ("read_ahead_kb", true),
     ("page_cluster", true),

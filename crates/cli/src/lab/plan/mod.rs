@@ -28,7 +28,9 @@ const MEMORY_MIN: u64 = 4 << 20;
 /// Bytes of memory that the slowest engine populates in a second.
 const POPULATED_A_SECOND: f64 = (8 << 20) as f64;
 /// More threads than any machine here makes sense of.
-const THREADS_MAX: usize = 10_000;
+pub const THREADS_MAX: usize = 10_000;
+/// Of a run, and until it is given up.
+const SECONDS_MAX: f64 = 1e6;
 /// More runs of a row than anybody waits for, or a table of them has room.
 const MOST_REPEATS: u32 = 10_000;
 
@@ -138,13 +140,14 @@ impl Plan {
             true => args.file_size.unwrap_or(defaults.file_bytes) as f64 / POPULATED_A_SECOND,
             false => 0.0,
         };
-        let timeout = args.timeout.unwrap_or(match seconds_given {
+        let usual = match seconds_given {
             Some(seconds) if workload != Workload::Snapshot => 3.0 * seconds + populating,
             _ => 120.0 + populating,
-        });
+        };
+        let timeout = args.timeout.unwrap_or(usual.min(SECONDS_MAX));
         let seconds = args.seconds.unwrap_or(defaults.seconds);
         for (name, value) in [("--seconds", seconds), ("--timeout", timeout)] {
-            if !(value > 0.0 && value <= 1e6) {
+            if !(value > 0.0 && value <= SECONDS_MAX) {
                 return Err(Error::input(format_args!(
                     "{name} must be above 0 and at most 1000000"
                 )));

@@ -119,10 +119,10 @@ impl Workload {
     /// Bytes of swap that are enough for `bytes` bytes of memory, with a quarter to spare, since pages that are back
     /// in memory may keep their slots: a page that is written after a fork is there twice.
     pub fn swap_bytes(self, bytes: u64) -> u64 {
-        let spare = bytes / 4;
+        let with_spare = bytes.saturating_add(bytes / 4);
         match self {
-            Self::Snapshot => 2 * (bytes + spare),
-            _ => bytes + spare,
+            Self::Snapshot => with_spare.saturating_mul(2),
+            _ => with_spare,
         }
     }
 

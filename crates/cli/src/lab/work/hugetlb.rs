@@ -26,8 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A shorter touch has not slept.
 const MAY_HAVE_SLEPT_NS: u64 = 10_000;
-/// Processes that have a word of their own.
-const OWN_WORDS: u64 = 1 << 12;
+/// Processes, or threads, that have a word of their own: more than there may be.
+const OWN_WORDS: u64 = HUGE / 8;
+const _: () = assert!(OWN_WORDS >= crate::lab::plan::THREADS_MAX as u64);
 /// Pages as other workloads count them, of a huge one.
 const SMALL: u64 = HUGE / 4096;
 

@@ -64,6 +64,8 @@ pub struct Row {
     pub writes: Option<u64>,
     /// write: pages between two flushes; without, there is one flush, at the end.
     pub flush_every: Option<u64>,
+    /// sparse: percent of the pages that are touched. Rows of old files do not tell.
+    pub touch: Option<f64>,
     /// For how many seconds the run was to last, where that has an effect. Rows of old files do not tell.
     pub seconds: Option<f64>,
     /// Read-ahead in KiB of the device that the file lies on (or, without a file, the directory for files),

@@ -69,14 +69,16 @@ pub(super) fn fault(
     if state & flag::ERROR != 0 {
         return super::failed(cache, &folio);
     }
-    if let Err(fault) = map::one(cache, folio, addr, flags) {
-        return fault;
-    }
+    let (state, pages) = match map::one(cache, folio, addr, flags) {
+        Ok(mapped) => mapped,
+        Err(fault) => return fault,
+    };
     if !flags.tried {
         stats.minor_faults.add(1);
     }
     if state & flag::READAHEAD != 0 {
-        stats.readahead_used.add(1);
+        let count = (pages.end - pages.start) / PAGE_SIZE;
+        stats.readahead_used.add(count as u64);
     }
     map_around(cache, addr, flags);
     Fault::Mapped
