@@ -6,7 +6,7 @@ mod files;
 
 use each_way::alone;
 use files::{byte_at, made_file, map};
-use softfault::{Compression, Engine, MIN_MEMORY, Swap};
+use softfault::{Advice, Compression, Engine, MIN_MEMORY, Swap};
 use softfault_engine::policy::{MissAccounting, Policies};
 
 const PAGE: usize = 4096;
@@ -229,6 +229,31 @@ fn swap_comes_back(engine: &Engine) {
     // The words of the slots that were used stay.
     let now = engine.stats().resident_bytes;
     assert!(now <= before + 16 * PAGE as u64, "{now}, {before} before");
+}
+
+/// Failed before: the zeros in the place of a page that had come from swap could be written to without a fault, the page counted as
+/// unchanged, and the byte that swap had came back.
+#[test]
+fn a_locked_page_from_swap_that_is_thrown_away_keeps_what_is_written_to_it() {
+    let test = "a_locked_page_from_swap_that_is_thrown_away_keeps_what_is_written_to_it";
+    if !alone(test) {
+        return;
+    }
+    for compression in [Compression::None, Compression::Lz4] {
+        let engine = engine_with(compression);
+        let mut map = engine.map_anon(PAGE).unwrap();
+        map[0] = 1;
+        map.advise(Advice::PageOut).unwrap();
+        let map = map.make_read_only().unwrap();
+        map.lock().unwrap();
+        assert!(madvise(&map, libc::MADV_DONTNEED));
+        assert_eq!(touch(&map, 0), 0);
+        map.unlock().unwrap();
+        let mut map = map.make_mut().unwrap();
+        map[0] = 9;
+        map.advise(Advice::PageOut).unwrap();
+        assert_eq!(touch(&map, 0), 9);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::{Fault, mmu_error};
 use crate::PAGE_SIZE;
+use crate::anon::pages::PageLock;
 use crate::anon::{Anonymous, PageState};
 use crate::cache::spurious::UNREADABLE;
 use crate::page::FaultError;
@@ -40,7 +41,7 @@ pub(super) fn fault(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> Fau
     }
     if state.stays() {
         // Somebody relies on it to be there, and to be counted.
-        return stays(anon, addr, state);
+        return stays(anon, addr, page);
     }
     // As if it had been given up by advice: absent.
     anon.put_slot(page.slot());
@@ -55,10 +56,17 @@ pub(super) fn fault(anon: &Arc<Anonymous>, addr: usize, state: PageState) -> Fau
 }
 
 /// A page that is locked in memory, or kept for a system call, and is missing.
-fn stays(anon: &Anonymous, addr: usize, state: PageState) -> Fault {
+fn stays(anon: &Anonymous, addr: usize, mut page: PageLock<'_>) -> Fault {
+    let state = page.state();
     if anon.private_file().is_some() || state.is_zero() {
         return Fault::Error(LOST);
     }
-    let filled = (anon.node.mmu).fill(anon.window.reservation(), addr, PAGE_SIZE);
-    filled.map_or_else(|error| Fault::Error(mmu_error(error)), |()| Fault::Mapped)
+    if let Err(error) = (anon.node.mmu).fill(anon.window.reservation(), addr, PAGE_SIZE) {
+        return Fault::Error(mmu_error(error));
+    }
+    // It is not protected: no fault tells of the next write, and what a slot has is not what the page has.
+    anon.put_slot(page.slot());
+    page.set_slot(None);
+    page.set(state.to_dirty());
+    Fault::Mapped
 }
