@@ -28,7 +28,7 @@ impl Node {
     }
 
     /// Pages counted as pinned.
-    pub(crate) fn pinned_pages(&self) -> u64 {
+    pub fn pinned_pages(&self) -> u64 {
         // Relaxed: a hint to everybody else.
         self.pins.0.load(Ordering::Relaxed)
     }

@@ -44,7 +44,8 @@ pub fn populate(
 /// The same, and the pages of private memory stay until [`unlock`] (`mlock(2)`). Where
 /// `write` says that they come for writes, none of them is protected any more: they may
 /// be handed to system calls that write to them. At most half of the budget may be kept
-/// so, pinned pages included. After a failure, those below the address stay.
+/// so, pinned pages included. After a failure, those below the address stay, and the one there may: the caller
+/// lets those go that nobody else keeps.
 pub fn lock(
     space: &AddressSpace,
     range: Range<usize>,
@@ -63,28 +64,23 @@ pub fn lock(
             return outcome;
         }
         // Counted before it stays: whoever lets it go takes the count back, and a child looks at the count.
-        let first = loop {
-            if anon.stays(page) {
-                break false;
-            }
+        while !anon.stays(page) {
             if !anon.node.try_pin(1) {
                 return Outcome::Error(FaultError::NoMemory);
             }
             if anon.keep_page(page) {
-                break true;
+                break;
             }
             anon.node.unpin_pages(1);
-        };
-        // It may have gone again before it was told to stay.
-        let mut outcome = bring_in(space, addr, write, interrupt);
+        }
+        // It may have gone again before it was told to stay. If it cannot be had, it stays all the same: another caller may
+        // rely on that by now.
+        let outcome = bring_in(space, addr, write, interrupt);
         if outcome == Outcome::Mapped
             && write
             && let Err(error) = anon.make_writable(page)
         {
-            outcome = Outcome::Error(mmu_error(error));
-        }
-        if outcome != Outcome::Mapped && first && anon.release_page(page) {
-            anon.node.unpin_pages(1);
+            return Outcome::Error(mmu_error(error));
         }
         outcome
     })

@@ -25,6 +25,7 @@ mod huge;
 mod huge_oracle;
 mod huge_tables;
 mod huge_threads;
+mod kept_pages;
 #[cfg(debug_assertions)]
 mod lock_order;
 mod locks;
