@@ -38,6 +38,14 @@ impl Anonymous {
         Move { from: self, to }.run()
     }
 
+    /// Moved pages are protected, there or back again. Those that stay may be handed to system calls, which fail there.
+    fn unprotect_moved(&self, page: usize, state: PageState) {
+        if state.stays() && state.is_resident() {
+            let done = self.make_writable_alone(page);
+            debug_assert!(done.is_ok(), "a page that was moved: {done:?}");
+        }
+    }
+
     /// Calls `each` with the pages of a range of addresses that may be something.
     pub(super) fn for_used(&self, range: Range<usize>, mut each: impl FnMut(usize)) {
         let pages = self.page_range(&range);
@@ -79,7 +87,9 @@ impl Move<'_> {
         }
         if let Err(error) = self.move_tables() {
             from.for_used(from.addresses(), |page| {
-                from.pages.unlock(page, from.pages.state(page));
+                let state = from.pages.state(page);
+                from.pages.unlock(page, state);
+                from.unprotect_moved(page, state);
             });
             self.count_out(from.addresses().end);
             return Err(NotShown::Mmu(error));
@@ -214,11 +224,7 @@ impl Move<'_> {
                 from.pages.set_slot(page, None);
             }
             from.pages.unlock(page, PageState::ABSENT);
-            if state.stays() && state.is_resident() {
-                // Moved pages are protected.
-                let done = to.make_writable_alone(page);
-                debug_assert!(done.is_ok(), "a page that was moved: {done:?}");
-            }
+            to.unprotect_moved(page, state);
         });
         let node = &from.node;
         for (span, residents) in self.resident_spans(from.addresses().end) {

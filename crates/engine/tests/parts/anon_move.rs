@@ -312,6 +312,35 @@ fn pages_that_cannot_be_moved_go_back() {
     assert_eq!(node.budget.charged(), before);
 }
 
+/// Failed before: pages that had moved and gone back stayed protected, and a system call on a locked one would have failed.
+#[test]
+fn locked_pages_are_writable_after_a_move_that_failed() {
+    let rig = Rig::over(4096, &TestSwap::new(8), |mmu| Failing {
+        mmu,
+        left: AtomicUsize::new(700),
+        in_vain: AtomicUsize::new(0),
+    });
+    let old = map(&rig);
+    let locked = at(&old, 0..800);
+    let done = fault::lock(&rig.space, locked.clone(), true, &NeverInterrupted);
+    assert_eq!(done, Populated::Done);
+    let new = old.longer(PAGES * PAGE_SIZE).unwrap();
+    let end = old.addresses().end;
+    let moved = move_to(&rig.space, (&old, end), &new, PAGES * PAGE_SIZE);
+    assert_eq!(moved, Err(MoveError::Mmu(MmuError::NoMemory)));
+    drop(new);
+    for start in locked.step_by(PAGE_SIZE) {
+        rig.write(start, &[1]).unwrap();
+    }
+    // Of writes to protected pages.
+    let faults = rig.node.swap.as_ref().unwrap().stats.write_faults.get();
+    assert_eq!(faults, 0);
+    unlock_all(&rig, &old);
+    rig.unmap(old.addresses());
+    drop(old);
+    rig.finish();
+}
+
 /// A thread that has all batches, and waits for the folios of pages that are read.
 #[test]
 fn read_ahead_waits_for_no_batch() {

@@ -20,6 +20,15 @@ pub struct Failing {
     pub in_vain: AtomicUsize,
 }
 
+impl Failing {
+    /// Moves pages, which are protected then, as the system's are.
+    fn moved(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
+        self.mmu.move_pages(from, to, bytes)?;
+        self.mmu.protect(&[to.1..to.1 + bytes]);
+        Ok(())
+    }
+}
+
 impl Mmu for Failing {
     handed_on!();
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
@@ -37,12 +46,12 @@ impl Mmu for Failing {
         if left == NEVER || pages <= left {
             let still = if left == NEVER { NEVER } else { left - pages };
             self.left.store(still, Ordering::Relaxed);
-            return self.mmu.move_pages(from, to, bytes);
+            return self.moved(from, to, bytes);
         }
         self.left.store(NEVER, Ordering::Relaxed);
         // The first have moved.
         let moved = left * softfault_engine::PAGE_SIZE;
-        self.mmu.move_pages(from, to, moved)?;
+        self.moved(from, to, moved)?;
         let error = MmuError::NoMemory;
         Err(PartialMove { error, moved })
     }
