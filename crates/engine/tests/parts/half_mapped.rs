@@ -78,6 +78,10 @@ impl Mmu for Short {
         self.map(start..start + bytes, window, Access::Writable, fill)
     }
 
+    fn protect(&self, ranges: &[Range<usize>]) {
+        self.mmu.protect(ranges);
+    }
+
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
         self.mmu.bytes(window, addr)
     }

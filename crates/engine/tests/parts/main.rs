@@ -34,6 +34,7 @@ mod mmap_miss;
 mod mmap_miss_document;
 mod oracle;
 mod over_soft;
+mod protect_ranges;
 mod readahead_mixtures;
 mod readahead_model;
 mod readahead_orders;

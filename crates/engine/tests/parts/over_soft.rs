@@ -1,6 +1,6 @@
 //! Page tables that stand over the soft ones, which they have in a field `mmu`, and do some things differently.
 
-/// The methods of `Mmu` that all of them hand on, but those that take memory.
+/// The methods of `Mmu` that all of them hand on, but those that take memory, and `protect`.
 macro_rules! handed_on_but_memory {
     () => {
         fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
@@ -17,10 +17,6 @@ macro_rules! handed_on_but_memory {
 
         fn zero_page(&self, window: &Reservation, addr: usize) -> Result<Zeroed, MmuError> {
             self.mmu.zero_page(window, addr)
-        }
-
-        fn protect(&self, ranges: &[Range<usize>]) {
-            self.mmu.protect(ranges);
         }
 
         fn make_writable(&self, window: &Reservation, addr: usize) -> Result<(), MmuError> {
@@ -56,6 +52,10 @@ macro_rules! handed_on {
         ) -> Result<(), MmuError> {
             // SAFETY: the caller's promise.
             unsafe { self.mmu.copy(to, of, access) }
+        }
+
+        fn protect(&self, ranges: &[Range<usize>]) {
+            self.mmu.protect(ranges);
         }
 
         fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {

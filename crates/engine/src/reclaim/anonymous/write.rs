@@ -12,6 +12,9 @@ use core::ops::Range;
 /// many. None where pages of the window may stay for ever: they may be handed to system
 /// calls, which fail where a page is protected.
 const STAYING: u32 = 4;
+/// The bytes from one page to the next of one range to protect. Pages between them that are not there cost next to nothing, unless a
+/// part of the range is not the window's any more: then each page is protected by a call of its own.
+const APART: usize = 64 * PAGE_SIZE;
 
 /// Where a page's bytes are.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +47,7 @@ impl PrivateBatch {
                 let keeps = || windows[victim.window].get().keeps();
                 last.window == victim.window
                     && last.addr < victim.addr
+                    && victim.addr - last.addr <= APART
                     && (is_next || skipped <= STAYING && !keeps())
             });
             match ranges.last_mut() {
