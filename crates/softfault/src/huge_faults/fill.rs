@@ -52,10 +52,12 @@ impl HugeWindow {
         let page = self.page.bytes();
         let at = (addr - self.start) & !(page - 1);
         let offset = self.offset + at as u64;
+        // Only for the count, and for the name of an error: a program that has closed the number has its pages all the same.
         let before = self.blocks(offset)?;
         match self.ask(at, page) {
             0 => {
-                if self.blocks(offset)? > before {
+                let after = self.blocks(offset)?;
+                if before.is_some_and(|before| after > Some(before)) {
                     count::page(counted);
                 }
                 Ok(())
@@ -100,19 +102,21 @@ impl HugeWindow {
     /// drop when memory is short, or at `drop_caches`: they are zeros still, but missing
     /// again, and no longer counted. Allocating an allocated page only marks it.
     pub(crate) fn keep(&self, at: usize, bytes: usize) {
-        // The program may have closed the descriptor, and have a file of its own there.
-        let is_ours = || self.blocks(self.offset + at as u64).is_ok();
-        if self.backing != HugeBacking::Hugetlb && is_ours() {
+        if self.backing != HugeBacking::Hugetlb {
             // Where it is denied, the pages stay clean.
             self.allocate(at, bytes);
         }
     }
 
-    /// Lets the file have pages. A page that is past the end by the time it comes stays with
+    /// Lets the file have pages; the errno, or 0. A page that is past the end by the time it comes stays with
     /// the file, as zeros that nobody sees, until it is truncated again.
     fn allocate(&self, at: usize, page: usize) -> c_int {
-        let offset = (self.offset + at as u64) as libc::off_t;
-        let mode = libc::FALLOC_FL_KEEP_SIZE;
+        let offset = self.offset + at as u64;
+        // The program may have closed the descriptor, and have a file of its own there.
+        if !matches!(self.blocks(offset), Ok(Some(_))) {
+            return libc::EBADF;
+        }
+        let (offset, mode) = (offset as libc::off_t, libc::FALLOC_FL_KEEP_SIZE);
         // SAFETY: makes room in a file of ours.
         match unsafe { libc::fallocate(self.fd, mode, offset, page as libc::off_t) } {
             0 => 0,
@@ -120,21 +124,22 @@ impl HugeWindow {
         }
     }
 
-    /// Blocks that the file has now, if this byte is not past its end.
-    fn blocks(&self, offset: u64) -> Result<i64, FaultError> {
+    /// Blocks that the file has now, if this byte is not past its end. `None`: nobody knows, since the number is not the file's any
+    /// more.
+    fn blocks(&self, offset: u64) -> Result<Option<i64>, FaultError> {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: fills the structure.
         let stat = unsafe {
             if libc::fstat(self.fd, stat.as_mut_ptr()) != 0 {
-                return Err(FaultError::Io(errno()));
+                return Ok(None);
             }
             stat.assume_init()
         };
         if Identity::of(&stat) != self.file {
-            return Err(FaultError::Io(libc::EBADF));
+            return Ok(None);
         }
         match offset < stat.st_size as u64 {
-            true => Ok(stat.st_blocks),
+            true => Ok(Some(stat.st_blocks)),
             false => Err(FaultError::BeyondEnd),
         }
     }
