@@ -4,6 +4,8 @@ mod child;
 mod write_scene;
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use write_scene::{PAGE, Scratch, engine, in_file, write};
 
 const BYTES: usize = 16 << 30;
@@ -56,4 +58,35 @@ fn locked_pages_leave_room_for_stores() {
     }
     map.flush().unwrap();
     assert!((0..200).all(|page| in_file(&file, page * PAGE) == 7));
+}
+
+/// A file has as many blocks as it is long, and a hole: some of them are past its end. Failed before: all of it was taken for dense, so that a store to
+/// the hole reserved no block. On a full disk it succeeded, and its bytes were lost.
+#[test]
+fn blocks_past_the_end_fill_no_hole() {
+    const BYTES: usize = 4 << 20;
+    const HOLE: usize = 2 << 20;
+    let scratch = Scratch::new("past-end", BYTES);
+    let file = scratch.open();
+    file.sync_all().unwrap();
+    let allocate = |mode, at: usize, bytes: usize| {
+        let mode = mode | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: a file of the test's.
+        unsafe { libc::fallocate(file.as_raw_fd(), mode, at as i64, bytes as i64) == 0 }
+    };
+    let made = allocate(libc::FALLOC_FL_PUNCH_HOLE, HOLE, 64 << 10) && allocate(0, BYTES, 1 << 20);
+    let bytes_in_blocks = || file.metadata().unwrap().blocks() * 512;
+    if !made || bytes_in_blocks() < BYTES as u64 {
+        return softfault_skip::skipped(
+            "holes",
+            "the temporary directory has no blocks past the end of a file with holes",
+        );
+    }
+    let engine = engine(16 << 20);
+    let mut map = write(&engine, &file);
+    let before = bytes_in_blocks();
+    map[HOLE + PAGE] = 7;
+    assert!(bytes_in_blocks() > before, "the page has its block at once");
+    map.flush().unwrap();
+    assert_eq!(in_file(&file, HOLE + PAGE), 7);
 }

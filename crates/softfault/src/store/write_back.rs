@@ -19,6 +19,7 @@ use super::write_queues::WriteQueues;
 use crate::signal::without_file_size_signal;
 use crate::table;
 use crate::uffd::copy_some;
+use core::ffi::CStr;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{PageWrite, StoreError, WriteBack};
@@ -46,6 +47,19 @@ pub(crate) struct FileWrites {
     reserved: Option<Reserved>,
     /// Immutable. For writes past the page cache.
     queues: &'static WriteQueues,
+}
+
+/// True if the file system says that a file has no hole; it is opened once more for that.
+fn has_no_hole(path: &CStr, stat: &libc::stat) -> bool {
+    // Looking moves the position of an open file. So without a table nobody looks: see `open`.
+    let looks = table::refused().is_none();
+    let file = looks.then(|| open_path(path, libc::O_RDONLY, (0, 0), stat).ok());
+    // Of FUSE the server answers, which does not know what the page cache has.
+    let file = file.flatten().filter(|file| !file.is_fuse());
+    let args = [0, libc::SEEK_HOLE as usize, 0, 0, 0];
+    // SAFETY: no memory involved.
+    let first = file.and_then(|file| unsafe { file.call(libc::SYS_lseek, args) }.ok());
+    first == usize::try_from(stat.st_size).ok()
 }
 
 impl FileWrites {
@@ -77,7 +91,8 @@ impl FileWrites {
         };
         table::want_several();
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        let dense = match bytes_allocated(&stat) >= size {
+        // Its blocks may also be past its end, or have other things than its bytes.
+        let dense = match bytes_allocated(&stat) >= size && !lent && has_no_hole(&path, &stat) {
             true => size,
             false => 0,
         };
