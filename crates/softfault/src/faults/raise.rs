@@ -85,9 +85,9 @@ pub(super) fn may_be_in_call(thread: u32) -> bool {
     for _ in 0..LOOKS {
         let mut text = [0_u8; 256];
         match of_thread(thread, "syscall", &mut text) {
-            Some(text) if text.starts_with("running") => std::thread::yield_now(),
+            Some(text) if text.starts_with(b"running") => std::thread::yield_now(),
             // The number of a call that is none is -1.
-            text => return !text.is_some_and(|text| text.starts_with('-')),
+            text => return !text.is_some_and(|text| text.starts_with(b"-")),
         }
     }
     true
@@ -95,15 +95,23 @@ pub(super) fn may_be_in_call(thread: u32) -> bool {
 
 /// True if the thread blocks SIGBUS; false where `/proc` does not say.
 fn blocks(thread: u32) -> bool {
-    let mut text = [0_u8; 4096];
-    let text = of_thread(thread, "status", &mut text);
-    let blocked = text.and_then(|text| text.lines().find_map(|line| line.strip_prefix("SigBlk:")));
-    let mask = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Not `status`, which says it after the groups, as many as there are.
+    let mut text = [0_u8; 1024];
+    let mask = of_thread(thread, "stat", &mut text).and_then(blocked_signals);
     mask.is_some_and(|mask| mask >> (libc::SIGBUS - 1) & 1 == 1)
 }
 
+/// The field `blocked` of a thread's `stat`, see proc_pid_stat(5): the first 31 signals, a bit each.
+fn blocked_signals(stat: &[u8]) -> Option<u64> {
+    // The second field is a name in parentheses, with any bytes: further parentheses, too.
+    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
+    let others = core::str::from_utf8(&stat[name_end + 1..]).ok()?;
+    // The third is the first behind it; this is the 32nd.
+    others.split_ascii_whitespace().nth(32 - 3)?.parse().ok()
+}
+
 /// The contents of a file of a thread in `/proc`, as much as there is room for.
-fn of_thread<'a>(thread: u32, file: &str, text: &'a mut [u8]) -> Option<&'a str> {
+fn of_thread<'a>(thread: u32, file: &str, text: &'a mut [u8]) -> Option<&'a [u8]> {
     let mut path = [0_u8; 48];
     // No heap: that may be in a map of ours.
     write!(&mut path[..47], "/proc/{thread}/{file}").ok()?;
@@ -118,8 +126,7 @@ fn of_thread<'a>(thread: u32, file: &str, text: &'a mut [u8]) -> Option<&'a str>
         libc::close(fd);
         bytes
     };
-    let text = text.get(..usize::try_from(bytes).unwrap_or(0));
-    text.and_then(|text| core::str::from_utf8(text).ok())
+    text.get(..usize::try_from(bytes).unwrap_or(0))
 }
 
 /// Ends the process by SIGBUS, without the program's handler.
@@ -129,5 +136,48 @@ pub(super) fn end_process() -> ! {
         kernel::unblock(libc::SIGBUS);
         // SAFETY: no memory involved.
         unsafe { libc::raise(libc::SIGBUS) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocked_signals_are_found_behind_any_name() {
+        let behind = b" S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 64 4096";
+        for name in ["softfault", "a) R 64 (b", "((", "))", " "] {
+            let stat = [b"12 (", name.as_bytes(), b")", behind].concat();
+            assert_eq!(blocked_signals(&stat), Some(64), "{name}");
+        }
+        let odd_name = [b"12 (\xff)", &behind[..]].concat();
+        assert_eq!(blocked_signals(&odd_name), Some(64));
+        assert_eq!(blocked_signals(b"12 (cut) S 1 2"), None);
+        assert_eq!(blocked_signals(b""), None);
+    }
+
+    /// Failed before: `status` was read in part, and the mask was behind it.
+    #[test]
+    fn a_thread_of_many_groups_blocks_the_signal_all_the_same() {
+        let groups: Vec<libc::gid_t> = (1_000_000..1_001_000).collect();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: the call itself, unlike the library's, is of this thread only.
+            let set = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+            if set != 0 {
+                softfault_skip::skipped("root", "only root can have a thread join groups");
+            }
+            // SAFETY: of this thread, which has its end next.
+            unsafe { libc::prctl(libc::PR_SET_NAME, c"a) R 1 (\xff".as_ptr()) };
+            let before = blocks(this_thread());
+            // SAFETY: fills the set, and changes the mask of this thread.
+            unsafe {
+                let mut bus = core::mem::zeroed();
+                libc::sigemptyset(&mut bus);
+                libc::sigaddset(&mut bus, libc::SIGBUS);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &bus, core::ptr::null_mut());
+            }
+            (before, blocks(this_thread()))
+        });
+        assert_eq!(thread.join().unwrap(), (false, true));
     }
 }
