@@ -3,7 +3,7 @@
 use super::raw;
 use core::mem::MaybeUninit;
 
-/// A file, as fstat(2) tells it from others. Each userfaultfd, ring, pipe and pidfd has
+/// A file, as fstat(2) tells it from others. Each userfaultfd, ring, pipe and pidfd (since Linux 6.9) has
 /// an inode of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {

@@ -27,7 +27,15 @@ impl ThisProcess {
         let id = std::process::id() as usize;
         // SAFETY: makes a file descriptor; close-on-exec by itself.
         let made = unsafe { Working::open(libc::SYS_pidfd_open, [id, 0, 0, 0, 0, 0]) };
-        made.map_or(Self::Unknown, Self::By)
+        let by = made.map_or(Self::Unknown, Self::By);
+        // Before Linux 6.13 the advice is refused by a pidfd, too. Such a one is not kept. Before 6.9 it shares its inode with
+        // each epoll, eventfd and timerfd, so that a child could not tell its number from one that the program has there by
+        // then, and would close that.
+        // SAFETY: of nothing.
+        match unsafe { by.madvise(&[], libc::MADV_DONTNEED) } {
+            Ok(_) => by,
+            Err(_) => Self::Unknown,
+        }
     }
 
     /// Bytes of the ranges for which the advice was taken, or an errno.
