@@ -114,6 +114,33 @@ fn a_scan_shows_the_file_and_keeps_the_budget() {
     }
 }
 
+/// Failed before: the kernel's own mapping came into the place of a window whose pages are protected. After the window was taken over again, the kernel kept a
+/// mark of each protected page over its eviction.
+#[test]
+fn a_window_for_moves_stays_the_engines() {
+    const TEST: &str = "a_window_for_moves_stays_the_engines";
+    if scenario().is_none() {
+        return succeeds(TEST, "alone");
+    }
+    // In the page cache: the kernel serves such a file where it may.
+    let file = made_file("warm", 8 * MIB);
+    let file_bytes =
+        |at: usize| std::os::unix::fs::FileExt::read_at(&file, &mut [0; MIB], at as u64);
+    (0..8).for_each(|at| assert_eq!(file_bytes(at * MIB).unwrap(), MIB));
+    for (name, is_for_moves) in [("map=copy", false), ("map=move", true)] {
+        let policies = name.parse().unwrap();
+        let builder = Engine::builder().small_maps(0).memory(MEMORY);
+        let engine = builder.policies(policies).build().unwrap();
+        // Of all engines of the process.
+        let before = engine.stats().kernel.switched_to_kernel;
+        let map = map(&engine, &file);
+        check(&map, 0..8 * MIB / PAGE);
+        let shown = engine.stats().kernel.switched_to_kernel - before;
+        println!("{name}: {shown} windows went to the kernel");
+        assert!(!is_for_moves || !moves() || shown == 0, "{name}: {shown}");
+    }
+}
+
 /// As with the kernel's own mapping: a store into a map that is only read ends the process by SIGSEGV, whatever its pages are, and a
 /// system call answers EFAULT.
 #[test]

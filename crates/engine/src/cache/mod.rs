@@ -220,6 +220,11 @@ impl PageCache {
         self.is_writable() || arena::is_alone(self.window.reservation().bytes)
     }
 
+    /// True if memory can be moved into the window: pages of it are protected although it is only read.
+    pub fn is_for_moves(&self) -> bool {
+        self.window.is_for_moves()
+    }
+
     /// The addresses that show the backing.
     pub fn addresses(&self) -> Range<usize> {
         self.window.reservation().range()

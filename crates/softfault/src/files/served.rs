@@ -93,8 +93,9 @@ impl Served {
     pub(super) fn of_file(file: &Arc<FileStore>, cache: &Arc<PageCache>) -> Arc<Self> {
         let process = crate::process::get();
         let process = process.filter(|process| process.faults() == Faults::Signals);
-        // Small windows share a mapping.
-        let may = file.can_be_mapped() && cache.has_own_reservation();
+        // Small windows share a mapping. Where memory is moved in, pages are protected: in the private mapping of a file that a window has
+        // once it was taken over again, the kernel would keep that over an eviction, as a mark of each page.
+        let may = file.can_be_mapped() && cache.has_own_reservation() && !cache.is_for_moves();
         Self::with(process.filter(|_| may).map(|process| Place {
             process,
             file: file.clone(),
