@@ -25,6 +25,8 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
         mut next,
         mut seen,
     } = pool.reader_start();
+    // Changes of windows in place before the messages came.
+    let mut changes = 0;
     let mut again = 0;
     let mut polling = MessagePolling::default();
     // Descriptors that may have messages.
@@ -35,6 +37,7 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
             if !is_seen {
                 seen = Some(Instant::now());
             }
+            changes = mmu.changes();
             ready = polling.after(|polling| mmu.wait_for_messages(again, is_seen, polling));
             again = again.saturating_add(1);
             continue;
@@ -45,7 +48,7 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
         mmu.read_messages(from, most, |message| {
             let page = message.addr & !(PAGE_SIZE - 1);
             if let Some(number) = pool.asked.note(message.thread, page, message.from) {
-                touches[count] = Touch::new(&message, number);
+                touches[count] = Touch::new(&message, number, changes);
                 count += 1;
             }
         });

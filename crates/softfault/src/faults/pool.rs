@@ -223,11 +223,14 @@ impl ServingThreads {
             thread,
             number,
             from,
+            changes,
             ..
         } = touch;
         let served = match outcome {
             Outcome::Mapped | Outcome::Interrupted => true,
-            Outcome::Error(FaultError::NotMapped) => process.mmu().has_changed(addr),
+            Outcome::Error(FaultError::NotMapped) => {
+                process.mmu().has_changed_since(changes, addr)
+            }
             Outcome::Error(error) => {
                 process.note_error(addr, error);
                 false

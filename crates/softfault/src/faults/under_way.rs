@@ -21,6 +21,8 @@ pub(super) struct Touch {
     pub(super) number: u64,
     /// Which descriptor that came by.
     pub(super) from: u8,
+    /// Changes of windows in place before its message was waited for.
+    pub(super) changes: usize,
 }
 
 impl Touch {
@@ -36,9 +38,10 @@ impl Touch {
         thread: 0,
         number: 0,
         from: 0,
+        changes: 0,
     };
 
-    pub(super) fn new(message: &Message, number: u64) -> Self {
+    pub(super) fn new(message: &Message, number: u64, changes: usize) -> Self {
         Self {
             addr: message.addr,
             flags: FaultFlags {
@@ -48,6 +51,7 @@ impl Touch {
             thread: message.thread,
             number,
             from: message.from,
+            changes,
         }
     }
 }
@@ -172,7 +176,7 @@ mod tests {
             from: 0,
         };
         Held {
-            touch: Touch::new(&message, number),
+            touch: Touch::new(&message, number, 0),
             read: None,
         }
     }
