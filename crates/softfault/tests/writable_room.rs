@@ -78,7 +78,7 @@ fn blocks_past_the_end_fill_no_hole() {
     let bytes_in_blocks = || file.metadata().unwrap().blocks() * 512;
     if !made || bytes_in_blocks() < BYTES as u64 {
         return softfault_skip::skipped(
-            "holes",
+            "kernel",
             "the temporary directory has no blocks past the end of a file with holes",
         );
     }
