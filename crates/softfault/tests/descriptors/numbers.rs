@@ -266,10 +266,8 @@ fn huge_memory_that_is_touched_first_after_all_was_closed() {
         let memory = HugeMemory::builder().backing(HugeBacking::BasePages);
         let map = memory.create(8 << 20).unwrap().map().unwrap();
         // SAFETY: what this process has open is not used any more.
-        assert_eq!(
-            unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) },
-            0
-        );
+        let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+        assert_eq!(closed, 0);
         // SAFETY: nobody else has the memory.
         unsafe { map.as_mut_slice()[5] = 7 };
         // SAFETY: as above.
