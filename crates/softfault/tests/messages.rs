@@ -5,7 +5,9 @@ mod child;
 mod files;
 
 use files::{byte_at, check, made_file};
-use softfault::{Advice, Engine, Faults, KernelMapping, Mmap, MmapOptions, Reads, Swap};
+use softfault::{
+    Advice, Engine, Faults, KernelMapping, Mmap, MmapMut, MmapOptions, Reads, Swap, UncheckedAdvice,
+};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Store, StoreError};
 use std::io::{Read as _, Write};
@@ -232,6 +234,56 @@ fn a_system_call_whose_page_cannot_be_had_fails() {
         );
         assert!(engine.stats().failed_touches >= 2);
     });
+}
+
+/// Private memory whose first page a system call could not have, for want of memory. By now there is some.
+fn refused_to_a_call(engine: &Engine) -> MmapMut {
+    let zeros = std::fs::File::open("/dev/zero").unwrap();
+    let memory = engine.map_anon(2 * PAGE_SIZE).unwrap();
+    let mut all = engine.map_anon(4 * BUDGET).unwrap();
+    let mut pages = all.chunks_mut(PAGE_SIZE);
+    let full = pages.find_map(|page| (&zeros).read(page).err());
+    assert_eq!(full.unwrap().raw_os_error(), Some(libc::EFAULT));
+    let (out, _in) = std::os::unix::net::UnixStream::pair().unwrap();
+    // SAFETY: bytes of a map.
+    let written = unsafe { libc::write(out.as_raw_fd(), memory.as_ptr().cast(), 100) };
+    let why = std::io::Error::last_os_error();
+    assert_eq!((written, why.raw_os_error()), (-1, Some(libc::EFAULT)));
+    memory
+}
+
+/// Failed before: the page counted as zeros that were there, and the copy of it ended the process.
+#[test]
+fn a_page_that_a_system_call_could_not_have_can_be_read_later() {
+    alone(
+        "a_page_that_a_system_call_could_not_have_can_be_read_later",
+        || {
+            let Some(engine) = engine(Faults::Messages) else {
+                return;
+            };
+            let memory = refused_to_a_call(&engine);
+            let mut bytes = [1; 100];
+            assert_eq!(memory.read_at(&mut bytes, 0), Ok(100));
+            assert_eq!(bytes, [0; 100]);
+        },
+    );
+}
+
+/// Failed before: a touch of the page raised SIGBUS, for the page was still as the call had left it.
+#[test]
+fn a_page_that_a_system_call_could_not_have_is_given_up_as_any_other() {
+    alone(
+        "a_page_that_a_system_call_could_not_have_is_given_up_as_any_other",
+        || {
+            let Some(engine) = engine(Faults::Messages) else {
+                return;
+            };
+            let memory = refused_to_a_call(&engine);
+            // SAFETY: no reference to its bytes is used any more.
+            unsafe { memory.unchecked_advise(UncheckedAdvice::DontNeed) }.unwrap();
+            assert_eq!(memory[..100], [0; 100]);
+        },
+    );
 }
 
 /// Failed before: the call touched the page for ever. It cannot be told of an error where the page is there.

@@ -3,7 +3,7 @@
 use super::Private;
 use crate::managed::Managed;
 use crate::range::whole_pages;
-use crate::{Advice, UncheckedAdvice, error};
+use crate::{Advice, UncheckedAdvice, error, process};
 use core::ops::Range;
 use std::io;
 
@@ -53,7 +53,13 @@ impl Private {
         }
         let _masked = self.access_path.masked();
         let advised = match advice {
-            UncheckedAdvice::DontNeed => managed.space.dont_need(pages),
+            UncheckedAdvice::DontNeed => {
+                let advised = managed.space.dont_need(pages.clone());
+                if let (Ok(()), Some(process)) = (&advised, process::get()) {
+                    process.mmu().zap_poison(&pages);
+                }
+                advised
+            }
             UncheckedAdvice::Free => managed.space.free(pages),
             UncheckedAdvice::Remove => {
                 return Err(error::invalid("private memory is no part of a file"));

@@ -2,7 +2,11 @@
 
 use super::abi::{self, Message, Poisoned};
 use super::mmu::UffdMmu;
+use core::ops::Range;
+use core::slice::from_ref;
+use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::mmu::Mmu;
 
 impl UffdMmu {
     /// Hands on the messages that are there of threads that sleep in a fault: of one descriptor, up to `most` of at most
@@ -22,7 +26,16 @@ impl UffdMmu {
 
     /// Lets a touch of this page fail, by the kernel as by the program, if it is missing.
     pub fn poison(&self, addr: usize) -> Poisoned {
+        self.has_poison.store(true, Relaxed);
         abi::poison(self.first(), addr & !(PAGE_SIZE - 1), PAGE_SIZE)
+    }
+
+    /// Lets touches of some pages, whose bytes are not wanted any more, fail no longer. The memory does not know which of them were poisoned:
+    /// to it nothing is there.
+    pub fn zap_poison(&self, pages: &Range<usize>) {
+        if self.has_poison.load(Relaxed) {
+            self.zap(from_ref(pages));
+        }
     }
 
     /// Lets threads that sleep in a fault of this page touch it again, whose messages came by this descriptor. The kernel looks at all that

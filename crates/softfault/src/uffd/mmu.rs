@@ -16,7 +16,7 @@ use crate::errno::errno;
 use crate::table::Working;
 use core::ops::Range;
 use core::slice::from_ref;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -70,6 +70,8 @@ pub struct UffdMmu {
     pub(super) given: Given,
     pub(super) pins: Pins,
     pub(super) rows: Rows,
+    /// Some page is poisoned, or was. Never reset. Relaxed: who has heard of a call that failed sees it.
+    pub(super) has_poison: AtomicBool,
     pub(super) zap: Zap,
     pub(super) looks: Looks,
 }
@@ -98,6 +100,7 @@ impl UffdMmu {
             given: Given::default(),
             pins: Pins::default(),
             rows: Rows::default(),
+            has_poison: AtomicBool::new(false),
             zap: Zap::new(),
             looks: Looks::new(faults, pagemap)?,
         };
@@ -439,7 +442,7 @@ impl Mmu for UffdMmu {
     fn zero(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {
         let _stage = Stage::Zero.span();
         let fd = self.of(window);
-        finish(bytes, |done, bytes| abi::zero(fd, addr + done, bytes))?;
+        self.zero_all(fd, addr, bytes)?;
         match window.token & MOVES {
             0 => Ok(()),
             _ => self.protect_row(window, addr..addr + bytes),

@@ -1,7 +1,7 @@
 //! Taking the leave to write away, and giving it back; zeros that cost nothing
 //! as long as nobody writes to them.
 
-use super::abi;
+use super::abi::{self, Progress};
 use super::mmu::{UffdMmu, finish, mprotect, system};
 use super::pagemap::Shown;
 use crate::table::Working;
@@ -86,7 +86,7 @@ impl UffdMmu {
             return Ok(Zeroed::Memory);
         }
         let fd = self.of(window);
-        finish(PAGE_SIZE, |done, bytes| abi::zero(fd, addr + done, bytes))?;
+        self.zero_all(fd, addr, PAGE_SIZE)?;
         between();
         abi::protect(fd, &(addr..addr + PAGE_SIZE)).map_err(system)?;
         if self.looks.pagemap.look(addr) == Some(Shown::Zeros { protected: true }) {
@@ -95,6 +95,29 @@ impl UffdMmu {
         // Memory may be written to, as if it had been mapped as such.
         self.unprotect(window, addr)?;
         Ok(Zeroed::Memory)
+    }
+
+    /// Maps zeros wherever nothing is.
+    pub(super) fn zero_all(&self, fd: &Working, addr: usize, bytes: usize) -> Result<(), MmuError> {
+        finish(bytes, |done, bytes| {
+            let progress = abi::zero(fd, addr + done, bytes);
+            let next = addr + done + progress.bytes;
+            match progress.stopped {
+                Some(libc::EEXIST) if self.calls_wait() && self.take_poison(next) => Progress {
+                    stopped: None,
+                    ..progress
+                },
+                _ => progress,
+            }
+        })
+    }
+
+    /// Takes the mark away that a page has which a system call could not have ([`poison`](Self::poison)); true if there was one.
+    /// A page that is copied comes in its place, but zeros do not.
+    #[cold]
+    #[inline(never)]
+    fn take_poison(&self, page: usize) -> bool {
+        self.looks.is_lost(page) && self.zap.one(&(page..page + PAGE_SIZE))
     }
 }
 
