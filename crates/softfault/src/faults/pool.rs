@@ -228,9 +228,7 @@ impl ServingThreads {
         } = touch;
         let served = match outcome {
             Outcome::Mapped | Outcome::Interrupted => true,
-            Outcome::Error(FaultError::NotMapped) => {
-                process.mmu().has_changed_since(changes, addr)
-            }
+            Outcome::Error(FaultError::NotMapped) => process.mmu().has_changed_since(changes, addr),
             Outcome::Error(error) => {
                 process.note_error(addr, error);
                 false

@@ -79,6 +79,10 @@ impl UnderWay {
     }
 
     /// Gives a fault a place, or back if there is none.
+    #[expect(
+        clippy::result_large_err,
+        reason = "no box: the heap may be in a map of ours"
+    )]
     pub(super) fn put(&self, held: Held) -> Result<u16, Held> {
         let Some(place) = self.taken.take() else {
             return Err(held);
