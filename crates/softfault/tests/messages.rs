@@ -173,12 +173,68 @@ fn many_reads_take_no_thread_each() {
                 "the temporary directory has no direct reads",
             );
         }
-        assert_eq!(engine.stats().major_faults, THREADS as u64 * 64);
+        // A read that has to be waited for after all, as where the device's queue is full, is begun anew by a thread, and counted again.
+        let waited = engine.stats().major_faults - THREADS as u64 * 64;
         assert_eq!(threads_named("softfault-reads"), 1);
         // Two at first, and another one where a fault found none to wait in: that is the scheduler's.
         let serving = threads_named("softfault-serve");
-        assert!((1..THREADS / 4).contains(&serving), "{serving}");
+        let most = THREADS / 4 + waited as usize;
+        assert!((1..most).contains(&serving), "{serving}, {waited}");
     });
+}
+
+/// A thread that writes to a file has the file's lock while it sleeps in a fault on the memory that it writes from. Failed before: the thread that delivers
+/// the completions of all reads waited for that lock, to repeat a read of the file that could not be had without it; so the fault's read
+/// was never delivered. Or all threads that serve faults waited for the lock, and nobody read the fault's message.
+#[test]
+fn a_writer_that_sleeps_in_a_fault_holds_no_other_read_up() {
+    alone(
+        "a_writer_that_sleeps_in_a_fault_holds_no_other_read_up",
+        || {
+            const PAGES: usize = 2048;
+            let builder = Engine::builder().allow_kernel_maps(false).small_maps(0);
+            let builder = builder.memory(BUDGET).reads(Reads::Direct);
+            let engine = match builder.faults(Faults::Messages).build() {
+                Ok(engine) => engine,
+                Err(why) => {
+                    let why = format_args!("the kernel's faults cannot be served here: {why}");
+                    return softfault_skip::skipped("messages", why);
+                }
+            };
+            // Both have the same bytes, so that what is written changes nothing.
+            let [source, target] =
+                ["source", "target"].map(|name| made_file(name, PAGES * PAGE_SIZE));
+            // SAFETY: nobody changes a byte of the files.
+            let maps = [&source, &target].map(|file| unsafe { engine.map(file) }.unwrap());
+            maps.iter()
+                .for_each(|map| map.advise(Advice::Random).unwrap());
+            let (from, to) = (&maps[0], &maps[1]);
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for at in (0..PAGES * PAGE_SIZE).step_by(PAGE_SIZE) {
+                        let page = &from[at..at + PAGE_SIZE];
+                        let write = std::os::unix::fs::FileExt::write_all_at;
+                        write(&target, page, at as u64).unwrap();
+                    }
+                    is_over.store(true, SeqCst);
+                });
+                // Readers of the same pages: one waits for the file, and the others for its page.
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        let pages = (0..PAGES).rev().take_while(|_| !is_over.load(SeqCst));
+                        pages.for_each(|page| check(to, page * PAGE_SIZE));
+                    });
+                }
+            });
+            for page in 0..PAGES {
+                check(to, page * PAGE_SIZE);
+            }
+            if engine.stats().read_direct_bytes == 0 {
+                softfault_skip::skipped("direct", "the temporary directory has no direct reads");
+            }
+        },
+    );
 }
 
 /// A store that cannot be read.

@@ -18,7 +18,7 @@ use sync::stage;
 ///
 /// Where faults have to be waited in, few are begun at a time: the later a fault is begun, the more often its page, and the
 /// pages behind it, are there already.
-pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
+pub(super) fn by_messages(pool: &'static ServingThreads, process: &'static Process) {
     let mmu = process.mmu();
     let MessageReaderStart {
         mut most,
@@ -63,11 +63,20 @@ pub(super) fn by_messages(pool: &ServingThreads, process: &'static Process) {
             most = (2 * most).min(MESSAGES);
             continue;
         };
-        pool.stop_reading(MessageReaderStart {
+        let start = MessageReaderStart {
             most: 1,
             next,
             seen,
-        });
+        };
+        if !pool.stop_reading(start, late > 0) {
+            let Err(touch) = leave(pool, &touch, waiting) else {
+                most = 1;
+                continue;
+            };
+            pool.stop_reading(start, true);
+            return pool.serve(process, &touch);
+        }
+        pool.grow(process, true);
         pool.end(process, &touch, waiting.wait(), true);
         let late = &touches[..late];
         return late.iter().for_each(|touch| pool.serve(process, touch));
@@ -205,24 +214,32 @@ fn begin(
             first = Some((*touch, waiting));
             continue;
         }
-        let flags = match waiting {
-            Waiting::Read(read) => {
-                drop(read);
-                touch.flags
-            }
-            Waiting::Other(wait) => wait.leave(),
-        };
-        let touch = Touch { flags, ..*touch };
-        match pool.under_way.put(Held { touch, read: None }) {
-            Ok(place) => pool.leave(place),
-            Err(Held { touch, .. }) => {
-                touches[late] = touch;
-                late += 1;
-            }
+        if let Err(touch) = leave(pool, touch, waiting) {
+            touches[late] = touch;
+            late += 1;
         }
     }
     batch.submit();
     (first, late)
+}
+
+/// Leaves a fault to another thread; gives it back if there is no room.
+fn leave(pool: &ServingThreads, touch: &Touch, waiting: Waiting) -> Result<(), Touch> {
+    let flags = match waiting {
+        Waiting::Read(read) => {
+            drop(read);
+            touch.flags
+        }
+        Waiting::Other(wait) => wait.leave(),
+    };
+    let touch = Touch { flags, ..*touch };
+    match pool.under_way.put(Held { touch, read: None }) {
+        Ok(place) => {
+            pool.leave(place);
+            Ok(())
+        }
+        Err(Held { touch, .. }) => Err(touch),
+    }
 }
 
 /// Reads of one store that are begun together.

@@ -16,10 +16,11 @@
 //! A thread that only began reads has slept in none of them. So most faults on files cost the pool no change of threads of their
 //! own: many messages come by one call, many reads are begun by one and arrive by one.
 //!
-//! A thread that was idle is never needed for a fault to end: serving waits for disks and for memory,
-//! and for no other message; reads that were begun have the thread of the ring, which waits besides only for reclaim by
-//! others. So a pool of few threads is slow, but not stuck. Where a fault found no idle thread to wait in, a thread that has served starts another one, up to a bound, and only
-//! while another thread reads: starting one uses the heap, which may itself be in a map of ours.
+//! Serving waits for disks and for memory, and reads that were begun have the thread of the ring, which waits besides only for reclaim by
+//! others. But a read that is waited for may want the lock of a file, which a thread has that sleeps in a fault itself, in write(2): its
+//! message may not have been read yet, or be left. So no thread waits in a fault unless another one reads messages and one more is idle,
+//! or is started before, up to a bound. It is started while another thread reads: this uses the heap, which may itself be in a map of
+//! ours. Where threads cannot be had, a pool of few is slow.
 
 use super::begin::{self, Batch, MessageReaderStart};
 use super::last_messages::LastMessages;
@@ -62,6 +63,8 @@ pub(super) struct ServingThreads {
 #[derive(Default)]
 struct PoolState {
     threads: usize,
+    /// Started, and in no role yet.
+    starting: usize,
     idle: usize,
     /// Idle threads that were called and have not come yet.
     called: usize,
@@ -115,17 +118,23 @@ impl ServingThreads {
                 Ok(()) => threads.state().threads += 1,
             }
         }
-        // Without it each read is waited for by a thread.
+        // Without it each read is waited for by a thread. It leaves faults to others, of which one reads messages.
         let reap = move || take_completions(threads, process);
-        if thread::start(c"softfault-reads", STACK, reap).is_ok() {
+        let is_alone = threads.state().threads < FIRST;
+        if !is_alone && thread::start(c"softfault-reads", STACK, reap).is_ok() {
             apart::will_be_reaped();
         }
         Ok(())
     }
 
     fn spawn(&'static self, place: usize, process: &'static Process) -> io::Result<()> {
+        self.state().starting += 1;
         let serve = move || run(self, place, process);
-        thread::start(c"softfault-serve", STACK, serve).map(drop)
+        let started = thread::start(c"softfault-serve", STACK, serve).map(drop);
+        if started.is_err() {
+            self.state().starting -= 1;
+        }
+        started
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
@@ -136,12 +145,13 @@ impl ServingThreads {
     fn next_role(&self) -> Role {
         let mut state = self.state();
         loop {
-            if let Some(place) = state.left.pop() {
-                return Role::Serve(place);
-            }
-            if !state.reading {
+            // One that is alone has faults left to itself only.
+            if !state.reading && (state.threads > 1 || state.left.is_empty()) {
                 state.reading = true;
                 return Role::Read;
+            }
+            if let Some(place) = state.left.pop() {
+                return Role::Serve(place);
             }
             state.idle += 1;
             let wanted = self.wanted.wait(state);
@@ -156,9 +166,19 @@ impl ServingThreads {
         self.state().start
     }
 
-    /// Lets another thread read: an idle one, or the next that is.
-    pub(super) fn stop_reading(&self, start: MessageReaderStart) {
-        self.call(|state| (state.reading, state.start) = (false, start));
+    /// Lets an idle thread read. False if there is none: this one has to read on, unless it is alone, or `must` stop.
+    pub(super) fn stop_reading(&self, start: MessageReaderStart, must: bool) -> bool {
+        let mut state = self.state();
+        let calls = state.calls();
+        let stops = calls || must || state.threads <= 1;
+        if stops {
+            (state.reading, state.start) = (false, start);
+        }
+        drop(state);
+        if calls {
+            self.wanted.notify_one();
+        }
+        stops
     }
 
     /// Changes the state, so that there is something to do for an idle thread, and calls one. After the lock is free again: a thread
@@ -179,11 +199,14 @@ impl ServingThreads {
         self.call(|state| state.left.push(place));
     }
 
-    /// Starts another thread if one was wanted, and another thread reads.
-    fn grow(&'static self, process: &'static Process) {
+    /// Starts another thread if one was wanted, and another thread reads, or was called to. If this one `waits` now, one more is to be
+    /// idle.
+    pub(super) fn grow(&'static self, process: &'static Process, waits: bool) {
         let place = {
             let mut state = self.state();
-            if !state.short || !state.reading || state.threads == MOST {
+            let is_read = state.reading || state.called > 0;
+            let is_short = state.short || waits && state.called >= state.idle + state.starting;
+            if !is_short || !is_read || state.threads == MOST {
                 return;
             }
             state.short = false;
@@ -267,20 +290,21 @@ impl ServingThreads {
 extern "C" fn run(pool: &'static ServingThreads, place: usize, process: &'static Process) {
     signal::mask_all();
     let this_thread = raise::this_thread();
+    pool.state().starting -= 1;
     loop {
         let role = pool.next_role();
         pool.is_serving(place, this_thread);
         match role {
             Role::Serve(left) => {
                 stage::take_over(Stage::Handler as u8);
-                pool.grow(process);
+                pool.grow(process, true);
                 let Held { touch, .. } = pool.under_way.take(left);
                 pool.serve(process, &touch);
             }
             Role::Read => begin::by_messages(pool, process),
         }
         pool.is_serving(place, 0);
-        pool.grow(process);
+        pool.grow(process, false);
     }
 }
 
@@ -307,6 +331,11 @@ impl Complete for Arrivals {
         let Self { pool, process } = *self;
         let (under_way, place) = (&pool.under_way, cookie as u16);
         let (touch, read) = under_way.with(place, |held| (held.touch, held.read.take()));
+        if result == Err(apart::WOULD_WAIT) {
+            // A thread that waits begins it anew: this one delivers what the holder of the file's lock may sleep for.
+            drop(read);
+            return pool.leave(place);
+        }
         match read.expect("its read was begun").arrived(result) {
             StartedFault::Over(outcome) => {
                 under_way.take(place);
@@ -325,5 +354,38 @@ impl Complete for Arrivals {
                 pool.leave(place);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Failed before: the last thread that did not wait went on to wait in a fault, for a file's lock. The message of the thread that had
+    /// that lock was never read.
+    #[test]
+    fn somebody_reads_while_others_wait() {
+        let pool = ServingThreads::new();
+        let start = MessageReaderStart::default();
+        pool.state().threads = 2;
+        assert!(matches!(pool.next_role(), Role::Read));
+        assert!(!pool.stop_reading(start, false), "the other one waits");
+        pool.state().idle = 1;
+        assert!(pool.stop_reading(start, false));
+        // Whatever is left.
+        pool.state().left.push(7);
+        assert!(matches!(pool.next_role(), Role::Read));
+        assert!(matches!(pool.next_role(), Role::Serve(7)));
+    }
+
+    #[test]
+    fn a_thread_that_is_alone_reads_and_waits_in_turn() {
+        let pool = ServingThreads::new();
+        pool.state().threads = 1;
+        assert!(matches!(pool.next_role(), Role::Read));
+        pool.state().left.push(7);
+        assert!(pool.stop_reading(MessageReaderStart::default(), false));
+        assert!(matches!(pool.next_role(), Role::Serve(7)));
+        assert!(matches!(pool.next_role(), Role::Read));
     }
 }

@@ -159,6 +159,10 @@ impl Places {
         self.count += 1;
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Takes the first out.
     pub(super) fn pop(&mut self) -> Option<u16> {
         self.count = self.count.checked_sub(1)?;

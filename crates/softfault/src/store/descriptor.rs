@@ -362,7 +362,7 @@ impl Descriptor {
     /// A number for reads that a queue of the kernel's makes, which must not wait. Such a read
     /// takes bytes even out of a pipe, so it is looked at before as well.
     pub(super) fn number_for_queue(&self) -> Option<Number> {
-        if self.waits.load(Ordering::Relaxed) {
+        if self.waits() {
             return None;
         }
         let number = self.number()?;
@@ -371,6 +371,11 @@ impl Descriptor {
         }
         self.forget(number);
         None
+    }
+
+    /// True if a queue has refused to read this file without waiting.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
     }
 
     /// A queue has refused to read this file without waiting.

@@ -405,7 +405,8 @@ impl Store for FileStore {
 
     fn takes_apart(&self) -> bool {
         // Through the page cache, those that do not find their bytes would have to be waited for.
-        self.file.how() == ReadPath::Past && self.ring().is_some() && apart::ring().is_some()
+        let past = self.file.how() == ReadPath::Past && !self.file.waits();
+        past && self.ring().is_some() && apart::ring().is_some()
     }
 
     unsafe fn submit_apart(&self, reads: &[Read]) -> usize {

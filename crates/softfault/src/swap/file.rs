@@ -343,7 +343,8 @@ impl Store for SwapFile {
     }
 
     fn takes_apart(&self) -> bool {
-        self.disk.how() == ReadPath::Past && self.ring().is_some() && apart::ring().is_some()
+        let past = self.disk.how() == ReadPath::Past && !self.disk.file.waits();
+        past && self.ring().is_some() && apart::ring().is_some()
     }
 
     unsafe fn submit_apart(&self, reads: &[Read]) -> usize {

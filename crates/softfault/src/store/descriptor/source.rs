@@ -2,7 +2,6 @@
 
 use super::{Descriptor, Number};
 use crate::table::Guarded;
-use core::sync::atomic::Ordering;
 
 /// The file that a read in a ring reads from: the store outlives its reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +63,7 @@ impl Source {
     /// The file lives.
     pub(in crate::store) unsafe fn waits(self) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.file() }.waits.load(Ordering::Relaxed)
+        unsafe { self.file() }.waits()
     }
 
     /// A queue has refused to read it without waiting.

@@ -5,13 +5,24 @@
 //! and there are several. The serving threads know the meaning of this one's cookies.
 //!
 //! Only reads past the page cache are taken. Of those through it, the ones that do not find their bytes would have to be waited for.
+//!
+//! Nor are reads taken that wait for their file's lock. A thread that writes to the file has that lock, and may itself sleep in a
+//! fault, for a read that only the thread of this ring delivers, or in a message that nobody has read yet. So no read waits in the
+//! call that submits it, nor for a server of the table, which may wait for such a lock: it is submitted by a number. One that the kernel
+//! refuses is repeated in the same way, a few times. Then its answer is [`WOULD_WAIT`], and its fault goes to a thread that others do
+//! not depend on.
 
 use super::{QueueKind, Ring};
 use crate::generation::PerProcess;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use softfault_engine::store::StoreError;
 use std::sync::OnceLock;
 use sync::wait::WaitWord;
+
+/// The answer to a read that a thread has to wait for. None fails with this errno: reads that are refused with it are repeated, or
+/// finished by a thread that waits.
+pub(crate) const WOULD_WAIT: StoreError = StoreError::Io(libc::EAGAIN);
 
 /// The ring of a process. A child of fork makes its own.
 static READS: PerProcess<FaultReads> = PerProcess::new();

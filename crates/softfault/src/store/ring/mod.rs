@@ -165,6 +165,8 @@ pub(crate) struct Ring {
     table: Mutex<ReadTable>,
     /// One for each slot: the word that its waiters sleep on. Changed under `table`.
     words: Box<[WaitWord]>,
+    /// Immutable. It is the one of [`apart`]: nobody waits for a file in it.
+    is_apart: bool,
 }
 
 impl Rings {
@@ -262,16 +264,21 @@ impl Ring {
             queue,
             table: Mutex::new(ReadTable::new(entries)),
             words: (0..entries).map(|_| WaitWord::new(0)).collect(),
+            is_apart: false,
         }
     }
 
     /// A ring that belongs to no engine, of the first of these kinds that the kernel has for us.
     pub(crate) fn alone(kinds: &[QueueKind]) -> Option<Self> {
         let queue = |&kind| Queue::new(kind, ENTRIES).ok();
-        kinds
-            .iter()
-            .find_map(queue)
-            .map(|queue| Self::new(queue, ENTRIES))
+        kinds.iter().find_map(queue).map(Self::alone_with)
+    }
+
+    fn alone_with(queue: Queue) -> Self {
+        Self {
+            is_apart: true,
+            ..Self::new(queue, ENTRIES)
+        }
     }
 
     /// True if a read of this file is in flight.

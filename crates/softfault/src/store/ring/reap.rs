@@ -8,10 +8,10 @@ use softfault_engine::lock::MutexGuard;
 use softfault_engine::store::{Complete, Reap, StoreError};
 
 use super::super::room::now_ms;
-use super::Ring;
 use super::deadline::Deadline;
 use super::queue::{BATCH, Done};
 use super::table::{Next, ReadTable, Request};
+use super::{Ring, apart};
 
 impl Ring {
     /// [`Store::reap`](softfault_engine::store::Store::reap) in this ring.
@@ -166,6 +166,10 @@ impl Ring {
             Next::Park => self.park(done.slot, now_ms()),
             Next::Again(request, done_bytes)
                 if self.submit_rest(done.slot, &request, done_bytes) => {}
+            Next::Again(..) | Next::Refused if self.is_apart => {
+                let request = self.table.lock().take_back(done.slot);
+                self.deliver_result(done.slot, &request, Err(apart::WOULD_WAIT), complete);
+            }
             Next::Again(..) | Next::Refused => self.finish(done.slot, complete),
         }
     }

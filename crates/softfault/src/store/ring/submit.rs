@@ -45,7 +45,7 @@ impl Ring {
         let slots = &slots[..taken];
         let entry = |i| RingEntry::new(slots[i], &request(i), 0);
         let mut started = self.submit_by_number(&first, slots, entry);
-        if started < taken {
+        if started < taken && !self.is_apart {
             started += self.submit_in_table(&first, taken - started, |i| entry(started + i));
         }
         self.were_handed_over(submission, &slots[..started]);
@@ -113,6 +113,9 @@ impl Ring {
     /// cannot be.
     pub(super) fn submit_rest(&self, slot: u16, request: &Request, done: usize) -> bool {
         let entry = RingEntry::new(slot, request, done);
-        self.submit_in_table(request, 1, |_| entry) == 1
+        match self.is_apart {
+            true => self.submit_by_number(request, &[slot], |_| entry) == 1,
+            false => self.submit_in_table(request, 1, |_| entry) == 1,
+        }
     }
 }

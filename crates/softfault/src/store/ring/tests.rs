@@ -13,7 +13,7 @@ use softfault_engine::store::{Complete, Reap, StoreError};
 use super::held::HeldQueue;
 use super::queue::{Queue, RingEntry};
 use super::table::Request;
-use super::{ENTRIES, Ring};
+use super::{ENTRIES, Ring, apart};
 
 /// Longer than any step takes.
 const FOREVER_NS: u64 = 20_000_000_000;
@@ -109,6 +109,33 @@ fn delivered(waiter: thread::ScopedJoinHandle<'_, Reap>) {
         Reap::NotInFlight,
         "its wake-up was lost"
     );
+}
+
+/// Failed before: the thread that delivers read it itself in the end, by a call that waits for the file's lock. The lock's holder may sleep for
+/// a read that the same thread is to deliver.
+#[test]
+fn reads_of_the_ring_apart_that_would_wait_are_given_back() {
+    let ring = Ring::alone_with(Queue::Held(HeldQueue::default()));
+    let inbox = Inbox::default();
+    let gives_back = |cookie, refused: i32| {
+        let [entry] = start(&ring, [cookie]);
+        let mut next = Some(entry);
+        while let Some(entry) = next {
+            held(&ring).answer(entry, i64::from(-refused));
+            // SAFETY: no other thread has the ring.
+            unsafe { ring.deliver_next(&inbox, FOREVER_NS) };
+            next = held(&ring).next();
+        }
+        let last = inbox.0.lock().expect("whole").pop();
+        assert_eq!(last, Some((cookie, Err(apart::WOULD_WAIT))), "{refused}");
+        assert!(!ring.reads_from(Source::NONE), "its slot is free");
+    };
+    gives_back(7, libc::EAGAIN);
+    gives_back(8, libc::EOPNOTSUPP);
+    // What the kernel does not take without a wait is not begun: before, it was, with one.
+    held(&ring).refuse(libc::EOPNOTSUPP);
+    assert_eq!(ring.submit(1, |_| request(10)), 0);
+    assert!(held(&ring).next().is_none());
 }
 
 #[test]
