@@ -24,7 +24,8 @@ impl Failing {
     /// Moves pages, which are protected then, as the system's are.
     fn moved(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
         self.mmu.move_pages(from, to, bytes)?;
-        self.mmu.protect(&[to.1..to.1 + bytes]);
+        self.mmu
+            .protect(core::slice::from_ref(&(to.1..to.1 + bytes)));
         Ok(())
     }
 }
