@@ -162,7 +162,8 @@ mod tests {
         let groups: Vec<libc::gid_t> = (1_000_000..1_001_000).collect();
         let thread = std::thread::spawn(move || {
             // SAFETY: the call itself, unlike the library's, is of this thread only.
-            let set = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
+            let set =
+                unsafe { sync::system_call!(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
             if set != 0 {
                 softfault_skip::skipped("root", "only root can have a thread join groups");
             }
