@@ -164,10 +164,8 @@ pub trait Mmu: Send + Sync {
     fn part_released(&self, _part: &Range<usize>) {}
 
     /// Nobody has a map of the window any more, and the next may get it as it is: undoes what the program may have done to the
-    /// kernel's mapping by calls of its own, such as `mprotect(2)`. `false` if that is not possible.
-    fn renew(&self, _window: &Reservation) -> bool {
-        true
-    }
+    /// kernel's mapping by calls of its own, such as `mprotect(2)`, as far as the kernel lets it.
+    fn renew(&self, _window: &Reservation) {}
 
     /// Maps a copy `of` these bytes at a place, for `access`. Pages that are
     /// already there are left as they are. On success the whole run is present.

@@ -145,8 +145,8 @@ fn pages_given_back_go_to_the_pool() {
 }
 
 /// Two maps of the same memory, whose pages come in while one of its threads gives some back. Reservations are looked at only where the
-/// threads take turns: of a touch that meets a cut of its file Linux itself may count one too few, in one of some 400 rounds of this kind
-/// by system calls alone (Linux 6.18).
+/// threads take turns: of a touch that meets a cut of its file Linux itself may count one too few. System calls alone did so in six of
+/// 3,000 rounds of this kind (Linux 6.18).
 #[test]
 fn pages_are_right_after_all_kinds_of_ends() {
     let Some(_pool) = Pool::with(16) else { return };

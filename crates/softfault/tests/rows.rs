@@ -127,7 +127,7 @@ fn a_window_for_moves_stays_the_engines() {
     let file_bytes =
         |at: usize| std::os::unix::fs::FileExt::read_at(&file, &mut [0; MIB], at as u64);
     (0..8).for_each(|at| assert_eq!(file_bytes(at * MIB).unwrap(), MIB));
-    for (name, is_for_moves) in [("map=copy", false), ("map=move", true)] {
+    let windows_to_kernel = |name: &str| {
         let policies = name.parse().unwrap();
         let builder = Engine::builder().small_maps(0).memory(MEMORY);
         let engine = builder.policies(policies).build().unwrap();
@@ -135,10 +135,15 @@ fn a_window_for_moves_stays_the_engines() {
         let before = engine.stats().kernel.switched_to_kernel;
         let map = map(&engine, &file);
         check(&map, 0..8 * MIB / PAGE);
-        let shown = engine.stats().kernel.switched_to_kernel - before;
-        println!("{name}: {shown} windows went to the kernel");
-        assert!(!is_for_moves || !moves() || shown == 0, "{name}: {shown}");
+        engine.stats().kernel.switched_to_kernel - before
+    };
+    if !moves() {
+        return softfault_skip::skipped("kernel", "no memory is moved into windows here");
     }
+    if windows_to_kernel("map=copy") == 0 {
+        return softfault_skip::skipped("kernel", "the kernel serves no file here");
+    }
+    assert_eq!(windows_to_kernel("map=move"), 0);
 }
 
 /// As with the kernel's own mapping: a store into a map that is only read ends the process by SIGSEGV, whatever its pages are, and a

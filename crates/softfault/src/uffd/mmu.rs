@@ -70,7 +70,8 @@ pub struct UffdMmu {
     pub(super) given: Given,
     pub(super) pins: Pins,
     pub(super) rows: Rows,
-    /// Some page is poisoned, or was. Never reset. Relaxed: who has heard of a call that failed sees it.
+    /// True from the first poisoned page on. Relaxed: the store is made before the system call fails, and a thread that gives up the
+    /// page after that call sees it.
     pub(super) has_poison: AtomicBool,
     pub(super) zap: Zap,
     pub(super) looks: Looks,
@@ -388,8 +389,8 @@ impl Mmu for UffdMmu {
         self.released.push(part);
     }
 
-    fn renew(&self, window: &Reservation) -> bool {
-        renew(window)
+    fn renew(&self, window: &Reservation) {
+        renew(window);
     }
 
     fn restrict(

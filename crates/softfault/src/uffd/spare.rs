@@ -70,16 +70,21 @@ impl SpareWindows {
 /// From `<asm-generic/mman-common.h>`, since Linux 6.13: takes guard pages away.
 const MADV_GUARD_REMOVE: c_int = 103;
 
-/// Makes a window what it was before its owner's own calls: the protection, guard pages, and what a child of fork gets of it (with
-/// `MADV_WIPEONFORK` zeros, which the child's engine would take for data). The others, such as `mlock(2)`, take no byte from the
-/// next owner. `false`: the kernel refuses; a part of it may be unmapped.
+/// Makes a window what it was before its owner's own calls: its protection, guard pages, what a child of fork gets of it (with
+/// `MADV_WIPEONFORK` zeros, which the child's engine would take for data), and that its pages are not merged with others
+/// (see [`advise_window`](super::mmu::advise_window)). `mlock(2)` stays: it takes no byte from the next owner. `false`: the kernel
+/// refuses; a part of the window may be unmapped.
 pub(super) fn renew(window: &Reservation) -> bool {
     let range = window.range();
     let protection = match window.token & (WRITABLE | MOVES) {
         0 => Protection::Read,
         _ => Protection::ReadWrite,
     };
-    for advice in [libc::MADV_KEEPONFORK, MADV_GUARD_REMOVE] {
+    for advice in [
+        libc::MADV_KEEPONFORK,
+        MADV_GUARD_REMOVE,
+        libc::MADV_UNMERGEABLE,
+    ] {
         // Kernels refuse advice that they do not know: there is nothing to undo.
         // SAFETY: takes no page and changes no byte. Nobody has a reference to the window's.
         unsafe { sync::kernel_calls::madvise(range.start as *mut c_void, range.len(), advice) };
