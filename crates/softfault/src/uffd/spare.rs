@@ -2,7 +2,7 @@
 //!
 //! Making one takes half a dozen system calls, all of which write the kernel's
 //! `mmap_lock`: programs that map and unmap in a loop would spend their time
-//! there. A spare window stays registered and has no pages.
+//! there. A spare window stays registered and has no pages. To make it as new for its next map takes four calls ([`renew`]).
 //!
 //! None is kept where windows are a program's own maps by `mmap(2)`: it may map something else where it has just
 //! unmapped one.
