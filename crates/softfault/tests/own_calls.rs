@@ -5,10 +5,18 @@ mod files;
 
 use child::{assert_exit, forked};
 use files::{byte_at, engine, made_file};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const PAGE: usize = 4096;
 const BUDGET: usize = 16 << 20;
 const LEN: usize = 1 << 20;
+
+/// One test at a time: windows that are kept are the process's, and a test of another thread would take this one's.
+static KEPT_WINDOWS: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    KEPT_WINDOWS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Takes all access to a map's first pages away.
 fn guard(bytes: &[u8], pages: usize) {
@@ -21,6 +29,7 @@ fn guard(bytes: &[u8], pages: usize) {
 /// Failed before: SIGSEGV.
 #[test]
 fn a_guard_page_goes_with_its_map() {
+    let _alone = alone();
     let engine = engine(BUDGET);
     let map = engine.map_anon(LEN).unwrap();
     let at = map.as_ptr();
@@ -35,6 +44,7 @@ fn a_guard_page_goes_with_its_map() {
 /// Failed before: the child found zeros in place of data.
 #[test]
 fn what_a_child_gets_goes_with_its_map() {
+    let _alone = alone();
     let engine = engine(BUDGET);
     let map = engine.map_anon(LEN).unwrap();
     let at = map.as_ptr().cast_mut();
@@ -52,6 +62,7 @@ fn what_a_child_gets_goes_with_its_map() {
 /// A window of its own, and a part of one that small files share. Failed before: SIGSEGV.
 #[test]
 fn a_file_that_is_mapped_again_can_be_read() {
+    let _alone = alone();
     for len in [4 << 20, 50 * PAGE] {
         let file = made_file("renewed", len);
         let engine = engine(BUDGET);
