@@ -53,6 +53,11 @@ fn real(watch: &mut Watch) -> Result<f64, Failure> {
     let bytes = if watch.quick { SMALL_REGION } else { REGION };
     let engine = softfault::Engine::builder()
         .memory(4 * bytes)
+        .policies(softfault::policy::Policies {
+            // A fault a page, as the model has them.
+            first_touch: softfault::policy::FirstTouch::Page,
+            ..Default::default()
+        })
         .build_soft()?;
     // Frames that the kernel has yet to provide are not measured.
     let first = engine.map_anon(bytes)?;

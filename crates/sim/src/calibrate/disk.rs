@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use sync::topology::Disk;
+use sync::topology::{Disk, SchedulerCosts};
 
 /// Bytes of the file.
 const FILE: u64 = 256 << 20;
@@ -25,8 +25,12 @@ const READERS: usize = 4;
 /// The share that counts as all of the disk's speed.
 const ENOUGH: f64 = 0.9;
 
-/// Measures, or says why this directory tells nothing.
-pub fn measure(watch: &mut Watch, dir: &Path) -> Result<Result<Disk, String>, Failure> {
+/// Measures, or says why this directory tells nothing. The readers may run on any CPU.
+pub fn measure(
+    watch: &mut Watch,
+    dir: &Path,
+    scheduler: &SchedulerCosts,
+) -> Result<Result<Disk, String>, Failure> {
     let bytes = if watch.quick { SMALL_FILE } else { FILE };
     let file = make(watch, dir, bytes)?;
     let direct = OpenOptions::new()
@@ -52,14 +56,15 @@ pub fn measure(watch: &mut Watch, dir: &Path) -> Result<Result<Disk, String>, Fa
     let depth = rates.iter().find(|(_, rate)| *rate >= ENOUGH * best);
     let large = many(watch, &direct, bytes, LARGE, READERS, span)?;
     let bandwidth = large.reads as f64 * LARGE as f64 / large.seconds;
-    let submit = whole(alone.cpu_ns as f64 * 1e3 / alone.reads.max(1) as f64);
-    // A read was timed with the processor time of its call, which the model adds to the latency.
-    let latency = whole(middle(alone.latencies) * 1e3 - submit as f64);
+    let call = alone.cpu_ns as f64 * 1e3 / alone.reads.max(1) as f64;
+    // A read was timed with the processor time of its call and with the wake-up at its end. The model adds both to the
+    // latency, and to `submit` a call for the submission and one for the sleep.
+    let latency = middle(alone.latencies) * 1e3 - call - scheduler.wake_latency as f64;
     Ok(Ok(Disk {
-        latency,
+        latency: whole(latency),
         bandwidth: whole(bandwidth),
         depth: depth.map_or(1, |(depth, _)| *depth as u32),
-        submit,
+        submit: whole(call - 2.0 * scheduler.call as f64),
     }))
 }
 

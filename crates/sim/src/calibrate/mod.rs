@@ -118,7 +118,10 @@ pub fn calibrate(
     let memory = memory_costs(watch, &cpus, &line, lacking, &mut sources)?;
     cpus::pin(home)?;
     let scheduler = scheduler_costs(watch, &cpus, lacking, &mut sources)?;
-    let disk = disk_costs(watch, options, &mut sources)?;
+    // Threads inherit where their parent may run, and the disk's readers need all CPUs.
+    cpus.unpin();
+    let disk = disk_costs(watch, options, &scheduler, &mut sources)?;
+    cpus::pin(home)?;
     let kernel = kernel_costs(watch, &cpus, lacking, &mut sources)?;
     let mut topology = Topology {
         name: options.name.clone(),
@@ -277,9 +280,10 @@ fn scheduler_costs(
 fn disk_costs(
     watch: &mut Watch,
     options: &Options,
+    scheduler: &SchedulerCosts,
     sources: &mut Sources,
 ) -> Result<Disk, Failure> {
-    let measured = disk::measure(watch, &options.dir)?;
+    let measured = disk::measure(watch, &options.dir, scheduler)?;
     Ok(match measured {
         Ok(disk) => disk,
         Err(why) => {

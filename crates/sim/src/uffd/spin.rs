@@ -42,15 +42,17 @@ impl SpinLock {
     pub fn take(&self) {
         self.word.fetch_add(1, sync::atomic::Ordering::AcqRel);
         let now = world::now_ns();
+        let hold = world::work_time_ns(self.hold_ns);
         // Relaxed: threads of the machine are executed one after the other.
         let free = self.free_ns.load(Relaxed);
         let wait = match free > now {
             true => free - now + self.pass_ns,
             false => 0,
         };
-        self.free_ns.store(now + wait + self.hold_ns, Relaxed);
+        self.free_ns.store(now + wait + hold, Relaxed);
         self.waits.record(wait);
-        sync::work(wait + self.hold_ns);
+        world::spin_ns(wait);
+        world::spin_ns(hold);
     }
 
     /// How often it was taken, and waited for.

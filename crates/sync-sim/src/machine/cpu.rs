@@ -274,17 +274,31 @@ impl Machine {
         others
     }
 
-    /// The running thread works for so long.
+    /// How long work of this length takes on the CPU of the running thread.
+    pub fn work_time(&self, time: u64) -> u64 {
+        match self.shares_core() {
+            true => longer(time, self.smt_extra),
+            false => time,
+        }
+    }
+
+    /// The running thread works for so long, or longer beside another thread of its core.
     ///
     /// # Safety
     /// As `access`.
     pub unsafe fn work(this: *mut Self, time: u64) {
         // SAFETY: the caller's promise.
+        unsafe { Self::spend(this, (*this).work_time(time)) };
+    }
+
+    /// The running thread keeps its processor for so long.
+    ///
+    /// # Safety
+    /// As `access`.
+    pub unsafe fn spend(this: *mut Self, time: u64) {
+        // SAFETY: the caller's promise.
         unsafe {
-            let mut left = match (*this).shares_core() {
-                true => longer(time, (*this).smt_extra),
-                false => time,
-            };
+            let mut left = time;
             while left > 0 {
                 if (*this).now >= (*this).limit {
                     Self::in_order(this);

@@ -162,6 +162,18 @@ pub fn interrupt_others(ns: u64) -> usize {
     .unwrap_or(0)
 }
 
+/// How long work of `ns` takes where the caller runs: longer beside another thread of its core.
+pub fn work_time_ns(ns: u64) -> u64 {
+    // SAFETY: the machine of this thread; no borrow of it lives.
+    with(|machine| unsafe { (*machine).work_time(ns) }).unwrap_or(ns)
+}
+
+/// The caller waits for `ns` and keeps its processor. Nothing happens outside a machine.
+pub fn spin_ns(ns: u64) {
+    // SAFETY: the machine of this thread; no borrow of it lives.
+    with(|machine| unsafe { Machine::spend(machine, ns.saturating_mul(1000)) });
+}
+
 /// Processor time of the caller, in picoseconds.
 #[inline]
 pub(crate) fn work_ps(time: u64) {
