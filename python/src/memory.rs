@@ -127,7 +127,8 @@ impl Memory {
     pub(crate) fn write_to(&self, part: Range<usize>, file: &File) -> (usize, io::Result<()>) {
         let mut counted = Counted(file, 0);
         let done = match self {
-            Self::Served(map) => map.write_to(part, &mut counted).map(drop),
+            // SAFETY: a file's, which hands the bytes to write(2).
+            Self::Served(map) => unsafe { map.write_to(part, &mut counted) }.map(drop),
             Self::Plain(_) => self.write_plain(part, &mut counted),
         };
         (counted.1, done)

@@ -108,7 +108,8 @@ pub extern "C" fn softfault_write_to(fd: c_int, addr: *const c_void, length: usi
         let mut file = lent(fd)?;
         each_part(addr, length, |part, _| {
             let mut counted = Counted(&mut *file, 0);
-            let written = part.map.write_to(part.offsets(), &mut counted);
+            // SAFETY: a file's, which hands the bytes to write(2).
+            let written = unsafe { part.map.write_to(part.offsets(), &mut counted) };
             some(counted.1, written)
         })
     })

@@ -5,7 +5,6 @@
 
 use crate::uffd::{Faults, UffdMmu};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use softfault_engine::fault::FaultError;
 use softfault_engine::mm::{AddressSpace, VmaSlabs};
 use softfault_engine::policy::SpaceLocks;
 use softfault_engine::{Clock, Mmu};
@@ -92,7 +91,7 @@ impl Process {
     }
 
     /// Counts a touch that could not be served.
-    pub fn note_error(&self, _addr: usize, _error: FaultError) {
+    pub fn note_error(&self) {
         self.failed_touches.fetch_add(1, Ordering::Relaxed);
     }
 }

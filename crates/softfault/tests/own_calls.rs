@@ -6,6 +6,7 @@ mod files;
 use child::{assert_exit, forked};
 use files::{byte_at, engine, made_file};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const PAGE: usize = 4096;
 const BUDGET: usize = 16 << 20;
@@ -65,6 +66,8 @@ fn a_file_that_is_mapped_again_can_be_read() {
     let _alone = alone();
     for len in [4 << 20, 50 * PAGE] {
         let file = made_file("renewed", len);
+        // A tick of the clock of its stamps: before, a window of it is not found again.
+        std::thread::sleep(Duration::from_millis(50));
         let engine = engine(BUDGET);
         let map = files::map(&engine, &file);
         assert_eq!(map[0], byte_at(0));

@@ -439,7 +439,9 @@ impl Builder {
             Some(reads) => reads,
             None => environment::reads()?,
         };
-        let reads = Arc::new(ReadPolicy::new(reads, &budget, self.memory.is_none()));
+        let is_default = self.memory.is_none();
+        let reads = ReadPolicy::new(reads, &budget, is_default, self.may_be_kernels());
+        let reads = Arc::new(reads);
         let kinds: &[_] = match self.async_reads {
             AsyncReads::Auto => &[QueueKind::Aio, QueueKind::Uring],
             AsyncReads::IoSubmit => &[QueueKind::Aio],

@@ -275,8 +275,8 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
         Outcome::Error(fault::FaultError::NotMapped) => {
             process.mmu().has_changed_since(changes, addr)
         }
-        Outcome::Error(error) => {
-            process.note_error(addr, error);
+        Outcome::Error(_) => {
+            process.note_error();
             false
         }
     }

@@ -252,8 +252,8 @@ impl ServingThreads {
         let served = match outcome {
             Outcome::Mapped | Outcome::Interrupted => true,
             Outcome::Error(FaultError::NotMapped) => process.mmu().has_changed_since(changes, addr),
-            Outcome::Error(error) => {
-                process.note_error(addr, error);
+            Outcome::Error(_) => {
+                process.note_error();
                 false
             }
         };

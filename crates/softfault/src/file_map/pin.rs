@@ -4,6 +4,7 @@ use super::FileMap;
 use crate::advice::Advice;
 use crate::error::FaultError;
 use crate::files::Hold;
+use crate::kernel::lock_by_kernel;
 use crate::managed::Managed;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -14,12 +15,22 @@ use softfault_engine::fault::{self, Pin, Populated};
 pub(crate) struct FilePin {
     /// Charged to the limit on pins.
     pages: u64,
+    /// The kernel has locked them.
+    locked: bool,
     /// For pages that the kernel serves, this is all: they can be read, in memory
     /// or not.
     hold: Hold,
 }
 
 impl FilePin {
+    fn uncounted(hold: Hold) -> Self {
+        Self {
+            pages: 0,
+            locked: false,
+            hold,
+        }
+    }
+
     /// True if the kernel serves the pages: nothing keeps them.
     pub(crate) fn is_kernels(&self) -> bool {
         self.hold.is_kernels()
@@ -37,13 +48,16 @@ impl FileMap {
         hold.keep();
         if hold.is_kernels() {
             self.bring_in_by_kernel(&addresses)?;
-            return Ok(FilePin { pages: 0, hold });
+            return Ok(FilePin::uncounted(hold));
         }
         let pages = self.cache.admit_pin(&addresses);
         let pages = pages.ok_or(FaultError::NoMemory)?;
         self.cache.wait_for_protection();
         match self.pin_by_engine(managed, addresses) {
-            Ok(()) => Ok(FilePin { pages, hold }),
+            Ok(()) => Ok(FilePin {
+                pages,
+                ..FilePin::uncounted(hold)
+            }),
             Err(error) => {
                 self.cache.dismiss_pin(pages);
                 Err(error)
@@ -52,7 +66,7 @@ impl FileMap {
     }
 
     /// As [`pin`](Self::pin), of pages that stay until they are unpinned, also when memory is short: the
-    /// kernel does not serve them any more, unless others hold the window in that state.
+    /// kernel does not serve them any more. If others hold the window in that state, it locks them.
     pub(crate) fn lock(
         &self,
         managed: &Managed,
@@ -60,7 +74,16 @@ impl FileMap {
     ) -> Result<FilePin, FaultError> {
         // Pages that cannot be taken over stay as they are.
         let _ = self.change_server(false);
-        self.pin(managed, addresses)
+        let mut pin = self.pin(managed, addresses.clone())?;
+        if pin.is_kernels() {
+            pin.hold.begin_kernel_lock();
+            pin.locked = true;
+            if let Err(error) = lock_by_kernel(&addresses, true) {
+                self.unpin(addresses, pin);
+                return Err(FaultError::Io(error.raw_os_error().unwrap_or(libc::ENOMEM)));
+            }
+        }
+        Ok(pin)
     }
 
     /// The same, charged to no limit.
@@ -74,7 +97,7 @@ impl FileMap {
             true => self.bring_in_by_kernel(&addresses)?,
             false => self.pin_by_engine(managed, addresses)?,
         }
-        Ok(FilePin { pages: 0, hold })
+        Ok(FilePin::uncounted(hold))
     }
 
     /// Has the kernel, which serves the window, bring pages in, as reads would.
@@ -116,6 +139,10 @@ impl FileMap {
     /// Lets pages go that were pinned.
     pub(crate) fn unpin(&self, addresses: Range<usize>, pin: FilePin) {
         let _masked = self.access_path.masked();
+        // Locks of other maps of the window may be of the same pages.
+        if pin.locked && pin.hold.end_kernel_lock() {
+            let _ = lock_by_kernel(&self.cache.addresses(), false);
+        }
         if !pin.hold.is_kernels() {
             fault::unpin(&self.cache, addresses);
             self.cache.dismiss_pin(pin.pages);

@@ -14,8 +14,9 @@
 use super::table::{FileWindow, IdleWindow, WindowTable};
 use super::{Files, lock};
 use crate::thread::{self, Thread};
+use softfault_engine::cache::PageCache;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// Between two looks at idle windows.
@@ -61,6 +62,13 @@ impl SharedTable {
 
     pub(super) fn table(&self) -> MutexGuard<'_, WindowTable> {
         lock(&self.table)
+    }
+
+    /// A window, if it is there still. With the table locked, a window that is about to go has no user but the table. The
+    /// caller drops it soon: it does not go meanwhile.
+    pub(super) fn upgrade(&self, window: &Weak<PageCache>) -> Option<Arc<PageCache>> {
+        let _table = self.table();
+        window.upgrade()
     }
 
     fn serve(&self) {
@@ -126,8 +134,9 @@ impl IdleWindow {
 impl Files {
     /// A window has become idle.
     pub(super) fn became_idle(&self, idle: IdleWindow) {
+        // Each time: there may have been too many threads the last time.
+        self.idle_thread.start(&self.shared);
         if idle.first {
-            self.idle_thread.start(&self.shared);
             self.shared.wake();
         }
         if idle.has_lost_its_name() {

@@ -122,10 +122,7 @@ impl Files {
         }
         map_window(managed, &cache)?;
         let certain = identity.certain(looked.now_ns);
-        let served = Served::of_file(&store, &cache);
-        if served.file().is_none() {
-            store.will_be_read();
-        }
+        let served = new_served(managed, &store, &cache, on_truncate);
         let shown = (cache.clone(), served.clone());
         table.add(identity, certain, shown, Some(store), had_name);
         Ok(OpenedWindow::new(cache, served, bytes))
@@ -150,10 +147,7 @@ impl Files {
         let cache = self.new_cache(managed, store.clone(), bytes, on_truncate)?;
         cache.truncate(identity.size);
         map_window(managed, &cache)?;
-        let served = Served::of_file(&store, &cache);
-        if served.file().is_none() {
-            store.will_be_read();
-        }
+        let served = new_served(managed, &store, &cache, on_truncate);
         let shown = (cache.clone(), served.clone());
         // Its version is never certain, so it is not in the table of files.
         self.table()
@@ -248,8 +242,11 @@ impl Files {
             cache.renew_window();
             // Before anybody maps the file again, and pins.
             cache.forget_pins();
-            let let_go = table.served(&cache);
-            let let_go = let_go.filter(|served| served.forget_holds());
+            let served = table.served(&cache);
+            if let Some(served) = &served {
+                served.forget_advice();
+            }
+            let let_go = served.filter(|served| served.forget_holds());
             // The table has it still.
             drop(cache);
             let gone = table.forget_idle();
@@ -437,6 +434,21 @@ impl Files {
             }
         }
     }
+}
+
+/// What serves a file's new window.
+fn new_served(
+    managed: &Managed,
+    store: &Arc<FileStore>,
+    cache: &Arc<PageCache>,
+    on_truncate: OnTruncate,
+) -> Arc<Served> {
+    let may = managed.reads.kernel_may_serve() && on_truncate == OnTruncate::Error;
+    let served = Served::of_file(store, cache, may);
+    if served.shown_file().is_none() {
+        store.will_be_read();
+    }
+    served
 }
 
 fn map_window(managed: &Managed, cache: &Arc<PageCache>) -> io::Result<()> {

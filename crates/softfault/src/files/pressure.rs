@@ -17,9 +17,9 @@
 //! While the kernel serves any, the thread looks ten times a second; otherwise it sleeps until
 //! files have been read so far.
 
-use super::Files;
 use super::idle::SharedTable;
 use super::served::{Served, Server};
+use super::{Files, lock};
 use crate::store::{CacheProgress, FileStore, Fill, Filled, KernelReads, ReadPolicy};
 use crate::thread::{self, Thread};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -47,28 +47,33 @@ struct Watcher {
 impl Files {
     /// Lets the kernel serve a file that was just mapped, if it is there already.
     pub(crate) fn consider(&self, policy: &Arc<ReadPolicy>, cache: &PageCache, served: &Served) {
-        let Some(file) = served.file() else { return };
-        if policy.looks_at_the_page_cache()
-            && served.by() == Server::Engine
-            && policy.has_room()
-            && file.is_in_the_page_cache()
-        {
+        let Some(file) = served.shown_file() else {
+            return;
+        };
+        if served.by() == Server::Engine && policy.has_room() && file.is_in_the_page_cache() {
             // A file that the kernel refuses is served as before.
             let _ = served.show(cache, true);
         }
     }
 
     /// Watches the memory that there is, for a file that was just mapped.
-    pub(crate) fn watch(&self, policy: &Arc<ReadPolicy>, may_be_kernels: bool) {
-        if policy.looks_at_the_page_cache() && (may_be_kernels || policy.may_follow()) {
-            self.watch.start(&self.shared, policy, may_be_kernels);
+    pub(crate) fn watch(&self, policy: &Arc<ReadPolicy>) {
+        if policy.kernel_may_serve() || policy.looks_at_the_page_cache() && policy.may_follow() {
+            self.watch.start(&self.shared, policy);
+        }
+    }
+
+    /// The kernel may serve windows that the thread has not given to it: it looks at them, too.
+    pub(super) fn look_again(&self) {
+        if let Some(watcher) = &*lock(&self.watch.thread) {
+            watcher.policy.bell.ring();
         }
     }
 }
 
 impl Watch {
-    fn start(&self, shared: &Arc<SharedTable>, policy: &Arc<ReadPolicy>, shows: bool) {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+    fn start(&self, shared: &Arc<SharedTable>, policy: &Arc<ReadPolicy>) {
+        let mut thread = lock(&self.thread);
         if thread.is_some() {
             // It may have been asleep, with none that the kernel serves.
             return policy.bell.ring();
@@ -76,7 +81,7 @@ impl Watch {
         // No signal is for the thread: a handler that touched a window which is changing would wait for it.
         let over = Arc::new(AtomicBool::new(false));
         let (ends, shared, watched) = (over.clone(), shared.clone(), policy.clone());
-        let look = move || watch(&shared, &watched, &ends, shows);
+        let look = move || watch(&shared, &watched, &ends);
         let started = thread::start(c"softfault-room", thread::STACK, look);
         *thread = started.ok().map(|thread| Watcher {
             thread,
@@ -110,6 +115,7 @@ impl Watch {
 
 /// The state of the thread between two looks.
 struct Looks<'a> {
+    shared: &'a SharedTable,
     over: &'a AtomicBool,
     reads: KernelReads,
     /// The first of them is being filled.
@@ -122,16 +128,18 @@ struct Filling {
     fill: Fill,
 }
 
-fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool, shows: bool) {
+fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool) {
     // Without a table of descriptors the kernel serves none.
     let Some(reads) = KernelReads::new() else {
         return;
     };
     let mut looks = Looks {
+        shared,
         over,
         reads,
         filling: VecDeque::new(),
     };
+    let shows = policy.kernel_may_serve();
     let mut shown = shows;
     loop {
         if looks.filling.is_empty() {
@@ -141,7 +149,8 @@ fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool, shows: bo
             return;
         }
         let windows = shared.table().in_use();
-        if let Some((cache, _)) = windows.first() {
+        let mut caches = windows.iter().map(|(cache, _)| cache);
+        if let Some(cache) = caches.find_map(|cache| shared.upgrade(cache)) {
             policy.follow(cache.node());
         }
         let in_vain = looks.reads.are_in_vain() && shown;
@@ -158,15 +167,18 @@ fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool, shows: bo
 }
 
 impl Looks<'_> {
-    /// Changes the server of a window, if it is to change; true if the kernel serves it then.
-    fn look_at(&mut self, cache: &PageCache, served: &Arc<Served>, short: bool) -> bool {
-        let Some(file) = served.file() else {
+    /// Changes the server of a window, if it is to change; true if the kernel serves it then. A fill may wait for a device, and
+    /// does not keep a window whose last map is dropped meanwhile.
+    fn look_at(&mut self, window: &Weak<PageCache>, served: &Arc<Served>, short: bool) -> bool {
+        let Some(file) = served.shown_file() else {
             return false;
         };
         // A refused file is tried again at the next look.
         match served.by() {
             Server::Kernel if short => {
-                let _ = served.take_over(cache);
+                if let Some(cache) = self.shared.upgrade(window) {
+                    let _ = served.take_over(&cache);
+                }
             }
             Server::Kernel => {}
             Server::Engine => {
@@ -176,7 +188,10 @@ impl Looks<'_> {
                     Some(CacheProgress::Far) => self.is_there(file, served),
                     None => false,
                 };
-                if (may || self.fill(file, served)) && served.show(cache, true) == Ok(true) {
+                if (may || self.fill(file, served))
+                    && let Some(cache) = self.shared.upgrade(window)
+                    && served.show(&cache, true) == Ok(true)
+                {
                     // Our own read for it was no touch of the program.
                     self.reads.forget();
                 }
@@ -220,7 +235,7 @@ impl Looks<'_> {
     }
 
     /// Ends the fill of files that nobody maps any more, or that the kernel serves; and all when memory is short.
-    fn give_up_fills(&mut self, windows: &[(Arc<PageCache>, Arc<Served>)], short: bool) {
+    fn give_up_fills(&mut self, windows: &[(Weak<PageCache>, Arc<Served>)], short: bool) {
         self.filling.retain(|filling| {
             let mut served = windows.iter().map(|(_, served)| served);
             let found = served.find(|served| filling.is_of(served));

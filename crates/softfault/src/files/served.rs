@@ -50,6 +50,8 @@ pub(crate) struct Served {
     state: Mutex<State>,
     /// Of `holds` while somebody waits to change it, and of `changing`.
     changed: Condvar,
+    /// Immutable. The file, if the window is one's.
+    file: Option<Arc<FileStore>>,
     /// Immutable. `None`: the engine does, for ever.
     of: Option<Place>,
     /// In a child of fork: the kernel maps the file there (`inherited.rs`). Relaxed: set while it has one thread.
@@ -66,10 +68,14 @@ struct State {
     holds: usize,
     /// Those of them that last as long as the program likes.
     kept: usize,
+    /// Locks by the kernel, which held callers asked for.
+    kernel_locks: usize,
     /// How often all holds were forgotten. Those from before count no more.
     forgotten: u64,
     /// Somebody waits for the calls that are under way: others begin afterwards.
     changing: bool,
+    /// The kernel serves it, and the cache forgets its pages: for so long it does.
+    forgetting: bool,
     /// The number of shared writable maps of the file, which are the kernel's: the kernel is to serve the window, too.
     writers: usize,
     /// When the kernel may serve it again.
@@ -79,43 +85,45 @@ struct State {
 
 struct Place {
     process: &'static Process,
-    file: Arc<FileStore>,
     cache: Weak<PageCache>,
 }
 
 impl Served {
     /// A window that the engine serves for ever.
     pub(crate) fn always() -> Arc<Self> {
-        Self::with(None)
+        Self::with(None, None)
     }
 
-    /// A file's window, which the kernel may serve at times, if it can be.
-    pub(super) fn of_file(file: &Arc<FileStore>, cache: &Arc<PageCache>) -> Arc<Self> {
+    /// A file's window. The kernel may serve it at times, if it `may` and it can.
+    pub(super) fn of_file(file: &Arc<FileStore>, cache: &Arc<PageCache>, may: bool) -> Arc<Self> {
         let process = crate::process::get();
         let process = process.filter(|process| process.faults() == Faults::Signals);
         // Small windows share a mapping. Where memory is moved in, pages are protected: in the private mapping of a file that a window has
         // once it was taken over again, the kernel would keep that over an eviction, as a mark of each page.
-        let may = file.can_be_mapped() && cache.has_own_reservation() && !cache.is_for_moves();
-        Self::with(process.filter(|_| may).map(|process| Place {
+        let can = file.can_be_mapped() && cache.has_own_reservation() && !cache.is_for_moves();
+        let place = process.filter(|_| may && can).map(|process| Place {
             process,
-            file: file.clone(),
             cache: Arc::downgrade(cache),
-        }))
+        });
+        Self::with(Some(file.clone()), place)
     }
 
-    fn with(of: Option<Place>) -> Arc<Self> {
+    fn with(file: Option<Arc<FileStore>>, of: Option<Place>) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
                 by: Server::Engine,
                 holds: 0,
                 kept: 0,
+                kernel_locks: 0,
                 forgotten: 0,
                 changing: false,
+                forgetting: false,
                 writers: 0,
                 not_before: None,
                 pause: FIRST_PAUSE,
             }),
             changed: Condvar::new(),
+            file,
             of,
             inherited: AtomicBool::new(false),
             kept_from_children: AtomicBool::new(false),
@@ -133,8 +141,15 @@ impl Served {
     }
 
     /// The file, if the kernel may serve it at times.
-    pub(super) fn file(&self) -> Option<&Arc<FileStore>> {
-        self.of.as_ref().map(|of| &of.file)
+    pub(super) fn shown_file(&self) -> Option<&Arc<FileStore>> {
+        self.file.as_ref().filter(|_| self.of.is_some())
+    }
+
+    /// No map of the window is left: the next one finds no advice.
+    pub(super) fn forget_advice(&self) {
+        self.allow_inherit(true);
+        self.allow_inherit_as_private(false);
+        self.advise(false);
     }
 
     /// Whether children of fork are to have it; they are, if nobody says otherwise.
@@ -167,7 +182,7 @@ impl Served {
 
     /// Lets faults read ahead in it, unless the kernel serves it.
     pub(crate) fn will_be_read(&self) {
-        if let Some(file) = self.file()
+        if let Some(file) = self.shown_file()
             && self.by() == Server::Engine
         {
             file.will_be_read();
@@ -176,7 +191,7 @@ impl Served {
 
     /// Somebody knows how most of it will be read.
     pub(crate) fn advise(&self, random: bool) {
-        if let Some(file) = self.file() {
+        if let Some(file) = &self.file {
             file.advise(random);
         }
     }
@@ -205,7 +220,7 @@ impl Served {
         let any = state.holds > 0;
         if any {
             state.forgotten += 1;
-            (state.holds, state.kept) = (0, 0);
+            (state.holds, state.kept, state.kernel_locks) = (0, 0, 0);
         }
         any
     }
@@ -251,7 +266,7 @@ impl Served {
     /// was taken from it a short while ago. Signals are masked: a handler that touches the window would
     /// wait for this thread.
     pub(crate) fn show(&self, cache: &PageCache, patient: bool) -> Result<bool, MmuError> {
-        let Some(Place { process, file, .. }) = &self.of else {
+        let (Some(Place { process, .. }), Some(file)) = (&self.of, &self.file) else {
             return Ok(false);
         };
         if self.by() == Server::Kernel {
@@ -273,7 +288,11 @@ impl Served {
         // is brought in from then on, and those that were are forgotten below.
         unsafe { process.mmu().show(cache.reservation(), file) }?;
         state.by = Server::Kernel;
+        state.forgetting = true;
+        drop(state);
+        // Waits for reads that are under way, and nobody else waits for this: not for a device.
         cache.invalidate(cache.addresses());
+        self.state().forgetting = false;
         KernelCount::SwitchedToKernel.add(1);
         KernelCount::SwitchedToKernelBytes.add(cache.addresses().len() as u64);
         Ok(true)
@@ -282,7 +301,7 @@ impl Served {
     /// The engine serves the window again. False if it does already, or somebody holds it. Signals
     /// are masked, as in [`show`](Self::show).
     pub(crate) fn take_over(&self, cache: &PageCache) -> Result<bool, MmuError> {
-        let Some(Place { process, file, .. }) = &self.of else {
+        let (Some(Place { process, .. }), Some(file)) = (&self.of, &self.file) else {
             return Ok(false);
         };
         if self.by() == Server::Engine {
@@ -291,7 +310,7 @@ impl Served {
         let Some(mut state) = self.unheld() else {
             return Ok(false);
         };
-        if state.by == Server::Engine || state.writers > 0 {
+        if state.by == Server::Engine || state.forgetting || state.writers > 0 {
             return Ok(false);
         }
         file.will_be_read();
@@ -349,6 +368,18 @@ impl Hold {
     /// True if the kernel serves it meanwhile.
     pub(crate) fn is_kernels(&self) -> bool {
         self.by == Server::Kernel
+    }
+
+    /// The kernel is about to lock pages for the holder.
+    pub(crate) fn begin_kernel_lock(&self) {
+        self.of.state().kernel_locks += 1;
+    }
+
+    /// The holder needs them no more; true if no other does.
+    pub(crate) fn end_kernel_lock(&self) -> bool {
+        let mut state = self.of.state();
+        state.kernel_locks = state.kernel_locks.saturating_sub(1);
+        state.kernel_locks == 0
     }
 
     /// From now on it is held as long as the program likes, and nobody waits for it.

@@ -4,7 +4,7 @@ use super::served::Served;
 use crate::store::{FileIdentity, FileStore, FileWrites};
 use softfault_engine::cache::PageCache;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Idle windows that are looked at, whether they are empty, when one is closed:
 /// more than come, and so few that no unmap takes long.
@@ -165,10 +165,10 @@ impl WindowTable {
     }
 
     /// The mapped windows, and the server of each.
-    pub(super) fn in_use(&self) -> Vec<(Arc<PageCache>, Arc<Served>)> {
+    pub(super) fn in_use(&self) -> Vec<(Weak<PageCache>, Arc<Served>)> {
         let entries = self.files.values().flatten();
         let used = entries.filter(|entry| entry.users > 0);
-        let shown = used.map(|entry| (entry.cache.clone(), entry.served.clone()));
+        let shown = used.map(|entry| (Arc::downgrade(&entry.cache), entry.served.clone()));
         shown.collect()
     }
 
@@ -260,7 +260,7 @@ impl WindowTable {
         Some(file)
     }
 
-    /// Takes the window of a cache out, mapped or not.
+    /// Takes the window of a cache out, which is mapped.
     pub(super) fn take_out(&mut self, cache: &Arc<PageCache>) -> Option<FileWindow> {
         let file = self.windows.remove(&address(cache))?;
         let entries = self.files.get_mut(&file)?;

@@ -88,12 +88,10 @@ fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBack
         table.table().writable()
     };
     for window in windows {
-        // One at a time: a device may hang, and windows of other files are not kept from going meanwhile. With the table locked, a
-        // window that is about to go has no user but the table.
+        // One at a time: a device may hang, and windows of other files are not kept from going meanwhile.
         let cache = {
             let _masked = signal::masked();
-            let _table = table.table();
-            window.upgrade()
+            table.upgrade(&window)
         };
         if let Some(cache) = cache {
             run(&cache, cursor(&cache));

@@ -41,16 +41,20 @@ impl Files {
         };
         let windows = windows.iter();
         let writers = windows.map(|(cache, served)| Writer::of(served, cache));
-        Some(WrittenFile {
+        let written = WrittenFile {
             key,
             writers: writers.collect(),
-        })
+        };
+        self.look_again();
+        Some(written)
     }
 
     /// The map is gone.
     pub(crate) fn end_writing(&self, written: WrittenFile) {
         drop(written.writers);
         self.table().end_writing(written.key);
+        // Windows that the kernel serves because of it may be taken over again.
+        self.look_again();
     }
 
     /// True if the file has a shared writable map.

@@ -15,8 +15,8 @@ impl Mmap {
         self.advise_range(advice, 0, self.len)
     }
 
-    /// Gives advice about accesses to a range. Another map of the same file
-    /// in the same engine shares the advice, unless one of the two is private.
+    /// Gives advice about accesses to a range. Other maps of the same file in the same engine share it until the last of them is
+    /// dropped. Private maps have advice of their own; but `Random` about half of a file or more is about all reads of it.
     pub fn advise_range(&self, advice: Advice, offset: usize, len: usize) -> io::Result<()> {
         faults::reinstall_handler();
         if let MmapKind::Private(map) = &self.kind {

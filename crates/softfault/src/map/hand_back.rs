@@ -114,9 +114,10 @@ impl Mmap {
         let is_right = |mapping: &KernelMapping| {
             let Range { start, end } = mapping.addresses;
             let whole = start.is_multiple_of(PAGE_SIZE) && end.is_multiple_of(PAGE_SIZE);
-            whole && window.start <= start && start < end
+            whole && window.start <= start && start < end && end <= window.end
         };
-        if !mappings.iter().all(is_right) {
+        let in_order = |pair: &[KernelMapping]| pair[0].addresses.end <= pair[1].addresses.start;
+        if !mappings.iter().all(is_right) || !mappings.windows(2).all(in_order) {
             return Err(crate::FaultError::OutOfRange.into());
         }
         let parts = mappings.iter().map(|mapping| KernelPart {

@@ -8,7 +8,9 @@ use std::sync::{MutexGuard, PoisonError};
 
 impl Mmap {
     /// Brings the whole map into memory, where it stays until [`unlock`](Self::unlock). Up to
-    /// half of the budget can be locked or pinned; a map of a file is charged like a [`pin`](Self::pin).
+    /// half of the budget can be locked or pinned; a map of a file is charged like a [`pin`](Self::pin). Pages that the
+    /// kernel serves are locked by mlock(2), and count towards its limit, `RLIMIT_MEMLOCK`: those of small files, and those of a file that
+    /// cannot be taken over because another map of it is pinned, or writes to it.
     pub fn lock(&self) -> io::Result<()> {
         let addresses = self.addresses(0..self.len)?;
         match self.kind() {

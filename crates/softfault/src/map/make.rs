@@ -176,8 +176,7 @@ impl MmapOptions {
             file.unmap(managed, files);
             return Ok(Mmap::empty(engine));
         }
-        let may_be_kernels = options.may_be_kernels() && options.on_truncate == OnTruncate::Error;
-        file.consider(managed, files, may_be_kernels);
+        file.consider(managed, files);
         let kind = MmapKind::Managed(file);
         Ok(Mmap::new(engine, part.start, part.len(), kind))
     }

@@ -128,7 +128,11 @@ impl MmapRaw {
     }
 
     /// Writes a part to `writer`; see [`Mmap::write_to`](crate::Mmap::write_to).
-    pub fn write_to(
+    ///
+    /// # Safety
+    /// `writer` gets the bytes of the map itself. Nothing changes them meanwhile, or the writer only hands them to a system call, which
+    /// copies what it finds.
+    pub unsafe fn write_to(
         &self,
         part: Range<usize>,
         writer: &mut (impl io::Write + ?Sized),

@@ -42,7 +42,7 @@ impl Private {
                 if !may_move {
                     return Err(error::no_memory("the map cannot grow where it is"));
                 }
-                self.grow_elsewhere(managed, pages_for(bytes), masked.as_ref())?;
+                self.grow_elsewhere(managed, new_len, masked.as_ref())?;
             }
         }
         self.len = new_len;
@@ -53,9 +53,10 @@ impl Private {
     fn grow_elsewhere(
         &mut self,
         managed: &Managed,
-        bytes: usize,
+        new_len: usize,
         masked: Option<&Masked>,
     ) -> io::Result<()> {
+        let bytes = pages_for(self.skip + new_len);
         // Room for the next time: a map that grows step by step moves its pages seldom.
         let ample = self.anon.addresses().len().saturating_mul(2);
         let ample = ample.max(bytes).checked_next_multiple_of(TABLE_SPAN);
@@ -86,6 +87,8 @@ impl Private {
                 MoveError::Mappings(error) => error::mm(error),
             });
         }
+        // From here on the new window is the map's, whole, whatever fails below.
+        self.len = new_len;
         let old = core::mem::replace(&mut self.anon, Memory::new(longer));
         self.allow_inherit(masked);
         give_up(old.into_inner(masked));

@@ -430,7 +430,7 @@ mod tests {
         fn new(how: ReadPath) -> Option<Self> {
             let program = std::env::current_exe().expect("a path");
             let file = File::open(program).expect("opened");
-            let policy = Arc::new(ReadPolicy::new(Reads::Auto, &Budget::new(1), false));
+            let policy = Arc::new(ReadPolicy::new(Reads::Auto, &Budget::new(1), false, false));
             policy.room()?.set_left(0);
             let mut opened = open(file.as_fd(), Wanted::Either).expect("opened");
             if opened.mode != Mode::Direct || !opened.file.can_take() {

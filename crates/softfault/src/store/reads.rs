@@ -62,6 +62,8 @@ static DEVICE_BYTES: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct ReadPolicy {
     /// Immutable. [`Reads::Auto`] only where there is a room to ask.
     reads: Reads,
+    /// Immutable. The kernel may serve files: it is [`Reads::Auto`] and nobody forbade it.
+    kernel_may_serve: bool,
     /// Immutable.
     room: Option<Room>,
     /// Bytes that were asked of the page cache.
@@ -76,7 +78,12 @@ pub(crate) struct ReadPolicy {
 
 impl ReadPolicy {
     /// The policy of an engine with this budget, which may be the one that it has without being told.
-    pub(crate) fn new(reads: Reads, budget: &Arc<Budget>, is_default: bool) -> Self {
+    pub(crate) fn new(
+        reads: Reads,
+        budget: &Arc<Budget>,
+        is_default: bool,
+        allow_kernel_maps: bool,
+    ) -> Self {
         let room = match reads {
             Reads::Auto => Room::new(budget.clone()),
             Reads::Direct | Reads::Cached => None,
@@ -88,6 +95,7 @@ impl ReadPolicy {
         };
         Self {
             reads,
+            kernel_may_serve: allow_kernel_maps && reads == Reads::Auto,
             room,
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
@@ -101,6 +109,7 @@ impl ReadPolicy {
         debug_assert_ne!(reads, Reads::Auto, "there is no budget");
         Self {
             reads,
+            kernel_may_serve: false,
             room: None,
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
@@ -121,6 +130,11 @@ impl ReadPolicy {
     /// True if the way of reading depends on the contents of the page cache.
     pub(crate) fn looks_at_the_page_cache(&self) -> bool {
         self.reads == Reads::Auto
+    }
+
+    /// True if the kernel may serve files, in the place of their windows.
+    pub(crate) fn kernel_may_serve(&self) -> bool {
+        self.kernel_may_serve
     }
 
     /// Of [`Reads::Auto`]: whether there is room in the page cache for any more.

@@ -1,0 +1,153 @@
+//! Who serves a file's window: what forbids the kernel to, locks beside it, and advice that ends with the map.
+
+mod child;
+mod write_scene;
+
+use child::{assert_exit, forked};
+use softfault::{Advice, Builder, Engine, OnTruncate, Reads};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+use write_scene::{PAGE, Scratch, alone, byte, read};
+
+const PAGES: usize = 512;
+
+fn scratch(name: &str, pages: usize) -> Scratch {
+    let scratch = Scratch::of(name, &vec![7; pages * PAGE]);
+    scratch.open().sync_all().unwrap();
+    scratch
+}
+
+fn builder() -> Builder {
+    Engine::builder().memory(16 << 20).small_maps(0)
+}
+
+/// Failed before: after a map that writes to the file, the window was the kernel's, and in no budget.
+#[test]
+fn a_map_that_writes_gives_no_window_to_a_kernel_that_may_not_serve() {
+    let _alone = alone();
+    let forbidden = builder().allow_kernel_maps(false);
+    let direct = builder().reads(Reads::Direct);
+    let zeros = builder().on_truncate(OnTruncate::Zeros);
+    for builder in [forbidden, direct, zeros] {
+        let engine = builder.build().unwrap();
+        let file = scratch("forbidden", PAGES);
+        let map = read(&engine, &file.open());
+        assert_eq!(map[PAGE], 7);
+        let before = engine.stats().kernel.switched_to_kernel;
+        // SAFETY: nobody else writes to the file.
+        let mut writer = unsafe { engine.map_mut(&file.open()) }.unwrap();
+        writer[5 * PAGE] = 8;
+        drop(writer);
+        assert_eq!(
+            engine.stats().kernel.switched_to_kernel,
+            before,
+            "{engine:?}"
+        );
+        assert_eq!(map[5 * PAGE], 8);
+        let mapped = map.residency(..).unwrap().mapped;
+        assert!(mapped > 0, "the engine's: {mapped}");
+    }
+}
+
+/// The flags of the mapping at an address, as /proc has them.
+fn has_flag(at: usize, flag: &str) -> bool {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut inside = false;
+    for line in smaps.lines() {
+        let range = line
+            .split(' ')
+            .next()
+            .and_then(|range| range.split_once('-'));
+        let hex = |text| usize::from_str_radix(text, 16);
+        if let Some((Ok(start), Ok(end))) = range.map(|(start, end)| (hex(start), hex(end))) {
+            inside = (start..end).contains(&at);
+        } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| inside) {
+            return flags.split(' ').any(|one| one == flag);
+        }
+    }
+    panic!("{at:#x} is not mapped");
+}
+
+/// Failed before: `lock` returned Ok, and nothing was locked.
+#[test]
+fn a_lock_beside_a_pin_of_the_kernels_pages_is_the_kernels() {
+    let _alone = alone();
+    let file = scratch("locked", PAGES);
+    let engine = builder().build().unwrap();
+    let (map, other) = (read(&engine, &file.open()), read(&engine, &file.open()));
+    map.change_server(true).unwrap();
+    let pinned = map.pin(0..PAGE).unwrap();
+    let at = map.as_ptr() as usize + 9 * PAGE;
+    map.lock().unwrap();
+    other.lock().unwrap();
+    assert!(has_flag(at, "lo"));
+    // Locks of two maps of a window are of the same pages.
+    other.unlock().unwrap();
+    assert!(has_flag(at, "lo"));
+    map.unlock().unwrap();
+    assert!(!has_flag(at, "lo"));
+    drop(pinned);
+    assert!(map.change_server(false).unwrap());
+    assert_eq!(map[9 * PAGE], 7);
+}
+
+/// Failed before: SIGSEGV in the child.
+#[test]
+fn advice_about_children_ends_with_the_map() {
+    let _alone = alone();
+    let file = scratch("advised", PAGES);
+    // A tick of the clock of its stamps: before, a window of it is not found again.
+    std::thread::sleep(Duration::from_millis(50));
+    let engine = builder().reads(Reads::Direct).build().unwrap();
+    let map = read(&engine, &file.open());
+    map.advise(Advice::DontFork).unwrap();
+    // A window without pages would not be kept.
+    assert_eq!(map[PAGE], 7);
+    let at = map.as_ptr();
+    drop(map);
+    let map = read(&engine, &file.open());
+    assert_eq!(map.as_ptr(), at, "the window of the one before");
+    assert_exit(forked(|| i32::from(byte(&map, PAGE) != 7)), 0);
+}
+
+fn cached(file: &File, pages: usize) -> usize {
+    // SAFETY: a mapping of the whole file, asked about and unmapped.
+    unsafe {
+        let (bytes, descriptor) = (pages * PAGE, file.as_raw_fd());
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            descriptor,
+            0,
+        );
+        assert_ne!(at, libc::MAP_FAILED);
+        let mut there = vec![0u8; pages];
+        assert_eq!(libc::mincore(at, bytes, there.as_mut_ptr()), 0);
+        libc::munmap(at, bytes);
+        there.iter().filter(|&&page| page & 1 == 1).count()
+    }
+}
+
+/// Of a file whose window is too small for the kernel to serve. Failed before: 32 pages and more for each touch.
+#[test]
+fn random_is_random_in_small_windows() {
+    const PAGES: usize = 200;
+    let _alone = alone();
+    let scratch = scratch("random", PAGES);
+    let file = scratch.open();
+    // SAFETY: advice.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    if cached(&file, PAGES) > 0 {
+        return softfault_skip::skipped("tmpfs", "the file is always in memory");
+    }
+    let engine = builder().reads(Reads::Auto).build().unwrap();
+    let map = read(&engine, &file);
+    map.advise(Advice::Random).unwrap();
+    assert!([3, 70, 140].iter().all(|page| map[page * PAGE] == 7));
+    assert!(cached(&file, PAGES) <= 3, "{}", cached(&file, PAGES));
+    map.advise(Advice::Normal).unwrap();
+    assert_eq!(map[190 * PAGE], 7);
+}
