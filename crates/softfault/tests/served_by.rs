@@ -15,6 +15,8 @@ const PAGES: usize = 512;
 fn scratch(name: &str, pages: usize) -> Scratch {
     let scratch = Scratch::of(name, &vec![7; pages * PAGE]);
     scratch.open().sync_all().unwrap();
+    // A tick of the clock of its stamps: before, the next map does not find its window.
+    std::thread::sleep(Duration::from_millis(50));
     scratch
 }
 
@@ -76,6 +78,7 @@ fn a_lock_beside_a_pin_of_the_kernels_pages_is_the_kernels() {
     let file = scratch("locked", PAGES);
     let engine = builder().build().unwrap();
     let (map, other) = (read(&engine, &file.open()), read(&engine, &file.open()));
+    assert_eq!(map.as_ptr(), other.as_ptr(), "one window");
     map.change_server(true).unwrap();
     let pinned = map.pin(0..PAGE).unwrap();
     let at = map.as_ptr() as usize + 9 * PAGE;
@@ -97,8 +100,6 @@ fn a_lock_beside_a_pin_of_the_kernels_pages_is_the_kernels() {
 fn advice_about_children_ends_with_the_map() {
     let _alone = alone();
     let file = scratch("advised", PAGES);
-    // A tick of the clock of its stamps: before, a window of it is not found again.
-    std::thread::sleep(Duration::from_millis(50));
     let engine = builder().reads(Reads::Direct).build().unwrap();
     let map = read(&engine, &file.open());
     map.advise(Advice::DontFork).unwrap();
