@@ -81,6 +81,17 @@ fn a_write_beside_write_back_that_fails() {
     );
 }
 
+/// The kernel tells the error of a failed sync to one of two. Failed before: the other flush was Ok.
+#[test]
+fn a_sync_that_fails_beside_a_sync() {
+    let sync = |file: &Writable| {
+        file.cache.sync();
+        let error = file.cache.write_error_since(&mut 0);
+        assert_eq!(error, Some(FaultError::Io(5)));
+    };
+    beside(|file| file.file.fail_sync_once(), sync, sync, |_| {});
+}
+
 /// Each flush covers the writes before it, though the other may be writing them.
 #[test]
 fn a_flush_beside_a_flush() {

@@ -67,6 +67,8 @@ impl Default for DirtyPages {
 pub(crate) struct Writes {
     /// Immutable.
     to: Arc<dyn WriteBack>,
+    /// Held over a sync and the note of its error: the kernel tells an open file's error once, and all flushes use one open file.
+    syncing: Mutex<()>,
     /// Dirty pages of this backing, and copies of its pages that are being written. Relaxed: a count.
     dirty: AtomicU64,
     /// How often write-back has failed, and above that how it did so last.
@@ -88,6 +90,7 @@ impl Writes {
     pub(super) fn new(to: Arc<dyn WriteBack>) -> Self {
         Self {
             to,
+            syncing: Mutex::new(()),
             dirty: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             epoch: AtomicU32::new(0),
@@ -99,6 +102,14 @@ impl Writes {
     /// The store.
     pub(crate) fn to(&self) -> &dyn WriteBack {
         &*self.to
+    }
+
+    /// Makes written pages durable. A caller that finds no error of its own finds that of another, noted.
+    pub(super) fn sync(&self) {
+        let _syncing = self.syncing.lock();
+        if let Err(error) = self.to.sync() {
+            self.note(error);
+        }
     }
 
     /// A page could not be written.

@@ -55,9 +55,8 @@ impl PageCache {
     /// Makes written-back pages durable. A failure is an error of write-back like any other, since any
     /// map may lose pages by it.
     pub fn sync(&self) {
-        let Some(writes) = &self.writes else { return };
-        if let Err(error) = writes.to().sync() {
-            writes.note(error);
+        if let Some(writes) = &self.writes {
+            writes.sync();
         }
     }
 

@@ -103,12 +103,12 @@ fn cannot_change(fd: BorrowedFd<'_>) -> Result<(), MapIfSafeError> {
     // SAFETY: only asks.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
     let message = match seals {
-        // No memfd.
+        // Of no memory file system.
         ..0 if has_verity(fd) => return Ok(()),
         ..0 => "the file is neither a sealed memfd nor has it fs-verity",
         seals if seals & NEEDED == NEEDED => return Ok(()),
-        seals if seals & libc::F_SEAL_SHRINK == 0 => "the memfd has no F_SEAL_SHRINK",
-        _ => "the memfd has no F_SEAL_WRITE",
+        seals if seals & libc::F_SEAL_SHRINK == 0 => "the file has no seal F_SEAL_SHRINK",
+        _ => "the file has no seal F_SEAL_WRITE",
     };
     Err(MapIfSafeError::not_safe_because(message))
 }

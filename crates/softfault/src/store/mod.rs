@@ -17,6 +17,7 @@ mod around;
 mod descriptor;
 mod errno;
 mod extent;
+mod fallocate;
 mod file;
 mod fill;
 mod follow;

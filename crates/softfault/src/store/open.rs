@@ -200,7 +200,7 @@ pub(crate) fn may_be_written(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
     // SAFETY: only asks.
     let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-    // Only a memfd has seals: of others that is an error.
+    // A memfd has seals. Other files of tmpfs have none of these, and of those of other file systems that is an error.
     match seals >= 0 && seals & SEALS != 0 {
         true => Err(errno::io(libc::EPERM)),
         false => Ok(()),

@@ -4,6 +4,17 @@
 /// masked: nobody could end a wait for a file system that answers so for ever.
 const MOST: u32 = 1000;
 
+/// Makes a call until it has another answer than "not now".
+pub(crate) fn insist(call: impl Fn() -> Result<usize, i32>) -> Result<usize, i32> {
+    let mut refusals = Refusals::default();
+    loop {
+        match call() {
+            Err(errno) => refusals.again(errno)?,
+            done => return done,
+        }
+    }
+}
+
 /// Counts how often one piece of work was put off. Progress begins the count anew.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(u32);

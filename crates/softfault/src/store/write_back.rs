@@ -12,7 +12,7 @@ use super::errno;
 use super::identity::{self, stat};
 use super::length::{Length, StoppedWrites};
 use super::open::{bytes_allocated, duplicate, flags_of, open_path, path_of, why_not_direct};
-use super::refusals::Refusals;
+use super::refusals::{Refusals, insist};
 use super::reserved::Reserved;
 use super::ring::{MOST_RUNS, Run};
 use super::write_queues::WriteQueues;
@@ -126,14 +126,11 @@ impl FileWrites {
     /// Makes a range a hole.
     pub(crate) fn punch(&self, range: Range<u64>) -> io::Result<()> {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        let bytes = (range.end - range.start) as usize;
-        let args = [mode as usize, range.start as usize, bytes, 0, 0];
-        // SAFETY: no memory involved.
-        let punched = unsafe { self.buffered.call(libc::SYS_fallocate, args) };
+        let punched = self.buffered.fallocate(mode, range.clone());
         if let Some(reserved) = &self.reserved {
             reserved.punched(range);
         }
-        punched.map(drop).map_err(errno::io)
+        punched.map_err(errno::io)
     }
 
     /// Lets nobody write, so that the length can be changed.
@@ -380,7 +377,7 @@ impl WriteBack for FileWrites {
 
     fn sync(&self) -> Result<(), StoreError> {
         // SAFETY: no memory involved.
-        let synced = unsafe { self.buffered.call(libc::SYS_fdatasync, [0; 5]) };
+        let synced = insist(|| unsafe { self.buffered.call(libc::SYS_fdatasync, [0; 5]) });
         synced.map(drop).map_err(errno::store)
     }
 
@@ -403,18 +400,10 @@ impl WriteBack for FileWrites {
 impl FileWrites {
     /// Asks for the blocks of a part.
     fn allocate(&self, part: Range<u64>) -> Result<(), StoreError> {
-        let mode = libc::FALLOC_FL_KEEP_SIZE as usize;
-        let mut refusals = Refusals::default();
-        loop {
-            let bytes = (part.end - part.start) as usize;
-            let args = [mode, part.start as usize, bytes, 0, 0];
-            // SAFETY: no memory involved.
-            let asked = || unsafe { self.buffered.call(libc::SYS_fallocate, args) };
-            match without_file_size_signal(asked) {
-                // Where the file system cannot, write-back finds out.
-                Ok(_) | Err(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
-                Err(errno) => refusals.again(errno).map_err(errno::store)?,
-            }
+        match self.buffered.fallocate(libc::FALLOC_FL_KEEP_SIZE, part) {
+            // Where the file system cannot, or a filter of system calls denies it, write-back finds out.
+            Ok(()) | Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM) => Ok(()),
+            Err(errno) => Err(errno::store(errno)),
         }
     }
 }

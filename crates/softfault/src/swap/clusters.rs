@@ -21,8 +21,7 @@
 
 use super::file::PAGE;
 use super::table::{BITS, SlotWords, words};
-use crate::signal::without_file_size_signal;
-use crate::store::{Descriptor, Refusals};
+use crate::store::Descriptor;
 use core::ops::Range;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -234,27 +233,14 @@ impl Clusters {
     }
 
     fn allocate(&self, range: Range<u64>) -> Result<(), i32> {
-        self.fallocate(0, range)
+        self.file.fallocate(0, range)
     }
 
     fn punch(&self, range: Range<u64>) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        if let Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM) = self.fallocate(mode, range) {
+        if let Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::EPERM) = self.file.fallocate(mode, range)
+        {
             self.trims.store(false, Relaxed);
-        }
-    }
-
-    fn fallocate(&self, mode: i32, range: Range<u64>) -> Result<(), i32> {
-        let (start, bytes) = (range.start as usize, (range.end - range.start) as usize);
-        let mut refusals = Refusals::default();
-        loop {
-            let args = [mode as usize, start, bytes, 0, 0];
-            // SAFETY: no memory involved.
-            let allocate = || unsafe { self.file.call(libc::SYS_fallocate, args) };
-            match without_file_size_signal(allocate) {
-                Ok(_) => return Ok(()),
-                Err(errno) => refusals.again(errno)?,
-            }
         }
     }
 }

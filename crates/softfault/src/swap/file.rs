@@ -11,6 +11,7 @@ use crate::store::{Descriptor, LastStep, Mode, ReadPath, Request, Ring, Rings, S
 use crate::table;
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::lock::Mutex;
 use softfault_engine::store::{Complete, NO_COOKIE, Read, Reap, Store, StoreError};
 use softfault_engine::swap::SwapDevice;
 use std::io;
@@ -41,6 +42,8 @@ struct Disk {
     layout: Layout,
     clusters: Arc<Clusters>,
     write_vectors: WriteVectorPool,
+    /// Buffered writes that failed. Held over a wait for one: the kernel tells an open file's error once, whosever write it was.
+    failed: Mutex<u64>,
     bytes_written: Counter,
     _trimmer: Trimmer,
 }
@@ -100,6 +103,7 @@ impl SwapFile {
             bytes,
             layout: layout.ok_or_else(no_memory)?,
             write_vectors: WriteVectorPool::new(),
+            failed: Mutex::new(0),
             bytes_written: Counter::new(),
             _trimmer: trimmer(clusters.clone()),
             clusters,
@@ -269,15 +273,37 @@ impl Disk {
     /// Makes a buffered write last, as a direct one does, and takes it out of the
     /// page cache: there it would be memory that nobody counts, and an error on
     /// its way to the disk would reach nobody.
-    fn settle(&self, offset: u64, bytes: usize) -> Result<(), i32> {
-        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+    /// `failures` is [`failures`](Self::failures) from before the write.
+    fn settle(&self, offset: u64, bytes: usize, failures: u64) -> Result<(), i32> {
+        let sync = |flags: u32| {
+            let args = [offset as usize, bytes, flags as usize, 0, 0];
+            // SAFETY: no memory involved.
+            unsafe { self.file.call(libc::SYS_sync_file_range, args) }
+        };
+        // Begun without the lock: several writes may be on their way.
+        sync(libc::SYNC_FILE_RANGE_WRITE)?;
+        let mut failed = self.failed.lock();
+        let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
             | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        let args = [offset as usize, bytes, flags as usize, 0, 0];
-        // SAFETY: no memory involved.
-        unsafe { self.file.call(libc::SYS_sync_file_range, args) }?;
+        if let Err(errno) = sync(all) {
+            *failed += 1;
+            return Err(errno);
+        }
+        if *failed != failures {
+            return Err(libc::EIO);
+        }
+        drop(failed);
         self.file.drop_behind(offset, bytes);
         Ok(())
+    }
+
+    /// Buffered writes that have failed so far.
+    fn failures(&self) -> u64 {
+        match self.is_buffered() {
+            true => *self.failed.lock(),
+            false => 0,
+        }
     }
 }
 
@@ -375,8 +401,9 @@ impl SwapDevice for SwapFile {
         let Disk { file, clusters, .. } = &*self.disk;
         let bytes = pages.len() * PAGE_SIZE;
         let slots = slots(offset, bytes);
+        let failures = self.disk.failures();
         let settle = |offset, bytes| match self.disk.is_buffered() {
-            true => self.disk.settle(offset, bytes),
+            true => self.disk.settle(offset, bytes, failures),
             false => Ok(()),
         };
         let written = match &self.disk.layout {

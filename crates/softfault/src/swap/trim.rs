@@ -1,15 +1,15 @@
 //! The thread that gives space of the file back.
 //!
 //! Giving back takes the file system's journal, and may take as long as a disk's
-//! write cache to be flushed: nothing for a fault to wait for. Space that is empty for a
-//! moment only is kept.
+//! write cache to be flushed: nothing for a fault to wait for. It waits for half a second from the first part that was
+//! freed on, so that space which is soon used again is kept, most of the time.
 
 use super::clusters::Clusters;
 use crate::generation::Owner;
 use crate::thread::{self, Thread};
 use std::sync::Arc;
 
-/// How long a cluster is left to be used again.
+/// How long the first cluster of a round is left to be used again; later ones of the round less.
 const CALM_NS: u64 = 500_000_000;
 
 /// The thread; ends when this is dropped.

@@ -76,6 +76,29 @@ impl ServerCall {
     }
 }
 
+/// A server that the holder may ask.
+struct Taken<'a> {
+    server: &'a Server,
+    /// Dropped before the next field: the server is free when a thread is woken.
+    _taken: MutexGuard<'a, ()>,
+    _released: Released<'a>,
+}
+
+/// Wakes a thread that waits for a server.
+struct Released<'a>(&'a DescriptorTable);
+
+impl Drop for Released<'_> {
+    fn drop(&mut self) {
+        // A read-modify-write: see `take`.
+        if self.0.waiting.fetch_add(0, Ordering::AcqRel) > 0 {
+            // Release pairs with the Acquire in `take`.
+            self.0.released.fetch_add(1, Ordering::Release);
+            // Where that is refused the waiter looks by itself.
+            let _ = raw::wake(&self.0.released);
+        }
+    }
+}
+
 /// A process's table and its servers. Zeros are none.
 pub(super) struct DescriptorTable {
     /// Held while a server is started; the credentials that servers have.
@@ -87,8 +110,10 @@ pub(super) struct DescriptorTable {
     process: AtomicI32,
     /// Servers that have been started: the first of `servers`. Written under `starting`.
     started: AtomicU32,
-    /// The server to wait for if all are busy.
-    next: AtomicU32,
+    /// Threads that found all servers busy.
+    waiting: AtomicU32,
+    /// Counts the servers that such threads may try again.
+    released: AtomicU32,
     /// Held while a number for the program's table is taken.
     pub(super) borrowing: Mutex<()>,
     servers: [Server; SERVERS],
@@ -271,29 +296,45 @@ impl DescriptorTable {
     /// The arguments are those that this call takes, and live until it returns.
     pub(super) unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
         let _blocked = Blocked::all();
-        let (_taken, server) = self.take()?;
+        let taken = self.take()?;
         // SAFETY: the caller's promise.
-        unsafe { server.run(number, args) }
+        unsafe { taken.server.run(number, args) }
     }
 
-    /// A server, as soon as one has nothing to do. The error is ESRCH if there is none any more.
-    fn take(&self) -> Result<(MutexGuard<'_, ()>, &Server), i32> {
-        loop {
-            let (taken, server) = match self.living().find_map(Server::try_take) {
-                Some(free) => free,
-                None => {
-                    let next = self.next.fetch_add(1, Ordering::Relaxed) as usize;
-                    let count = self.living().count().max(1);
-                    let next = self.living().nth(next % count);
-                    let server = next.or_else(|| self.living().next()).ok_or(libc::ESRCH)?;
-                    (server.taken.lock(), server)
-                }
-            };
-            // It may have ended meanwhile, for another's call.
-            if server.is_alive() {
-                return Ok((taken, server));
-            }
+    /// A server, as soon as one has nothing to do: a call that hangs holds up no other while there are more servers. The error is ESRCH if
+    /// there is none any more.
+    fn take(&self) -> Result<Taken<'_>, i32> {
+        if let Some(taken) = self.try_take() {
+            return Ok(taken);
         }
+        // AcqRel pairs with the fetch_add in `Released::drop`: either that thread sees this one wait, or its server is free here.
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let taken = loop {
+            // Acquire pairs with the Release in `Released::drop`: a server that is counted is free here, or was taken since.
+            let seen = self.released.load(Ordering::Acquire);
+            if let Some(taken) = self.try_take() {
+                break Ok(taken);
+            }
+            if self.living().next().is_none() {
+                break Err(libc::ESRCH);
+            }
+            raw::wait(&self.released, seen, true);
+        };
+        // Relaxed: a thread that still sees it wakes others for nothing.
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        taken
+    }
+
+    fn try_take(&self) -> Option<Taken<'_>> {
+        self.living().find_map(|server| {
+            let taken = server.taken.try_lock()?;
+            // It may have ended meanwhile, for another's call.
+            server.is_alive().then_some(Taken {
+                server,
+                _taken: taken,
+                _released: Released(self),
+            })
+        })
     }
 
     /// The servers that there are: a filter of the program's may have ended some for a system call.
@@ -380,11 +421,6 @@ impl Server {
             Ok(_) => Err(refused),
             Err(_) => Ok(()),
         }
-    }
-
-    /// Takes it, if nobody waits for it.
-    fn try_take(&self) -> Option<(MutexGuard<'_, ()>, &Self)> {
-        Some((self.taken.try_lock()?, self))
     }
 
     fn is_alive(&self) -> bool {

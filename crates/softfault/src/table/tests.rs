@@ -435,6 +435,60 @@ fn several_servers_serve_at_a_time() {
     });
 }
 
+/// Failed before: a thread that found all servers busy waited for one of them, also for one whose call hangs.
+#[test]
+fn a_call_that_hangs_holds_up_no_call_but_itself() {
+    const CALLERS: usize = 2 * super::server::SERVERS;
+    forked(|| {
+        // SAFETY: ends this child if it hangs.
+        unsafe { libc::alarm(100) };
+        let guarded = guarded();
+        super::want_several();
+        let pipes = [(); super::server::SERVERS].map(|()| std::io::pipe().expect("a pipe"));
+        let adopted = pipes
+            .each_ref()
+            .map(|(end, _)| Guarded::adopt(end.as_fd()).expect("adopted"));
+        let [busy, asked] = [super::server::SERVERS, CALLERS]
+            .map(|count| (0..count).map(|_| AtomicI32::new(0)).collect::<Vec<_>>());
+        let note = |id: &AtomicI32| {
+            // SAFETY: only asks.
+            id.store(unsafe { libc::gettid() }, Relaxed);
+        };
+        std::thread::scope(|scope| {
+            for (pipe, id) in adopted.iter().zip(&busy) {
+                scope.spawn(move || {
+                    note(id);
+                    let mut byte = 0_u8;
+                    let args = [core::ptr::from_mut(&mut byte) as usize, 1, 0, 0, 0];
+                    // SAFETY: room for a byte.
+                    unsafe { pipe.call(libc::SYS_read, args) }.expect("read");
+                });
+                until_it_sleeps(id);
+            }
+            let callers: Vec<_> = (asked.iter())
+                .map(|id| {
+                    let guarded = &guarded;
+                    scope.spawn(move || {
+                        note(id);
+                        guarded.identity().is_ok()
+                    })
+                })
+                .collect();
+            asked.iter().for_each(until_it_sleeps);
+            let mut ends = pipes.iter().map(|(_, end)| end);
+            let mut one = ends.next_back().expect("the last");
+            one.write_all(&[1]).expect("written");
+            check!(
+                callers
+                    .into_iter()
+                    .all(|caller| caller.join().expect("no panic"))
+            );
+            ends.for_each(|mut end| end.write_all(&[1]).expect("written"));
+            0
+        })
+    });
+}
+
 #[test]
 fn a_thread_with_its_own_table_has_its_own_number() {
     forked(|| {

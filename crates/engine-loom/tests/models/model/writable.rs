@@ -28,6 +28,8 @@ pub struct File {
     written: Mutex<BTreeSet<u64>>,
     /// The next write fails.
     fails: Mutex<bool>,
+    /// The next sync fails.
+    sync_fails: Mutex<bool>,
     /// Accesses to the file, for loom to put them in order.
     steps: AtomicU32,
 }
@@ -50,6 +52,11 @@ impl File {
     /// An access comes now, or later.
     fn step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets the next sync fail: the kernel tells an open file's error once.
+    pub fn fail_sync_once(&self) {
+        *self.sync_fails.lock().unwrap() = true;
     }
 
     /// Lets the next write fail.
@@ -100,7 +107,11 @@ impl WriteBack for File {
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        Ok(())
+        self.step();
+        match core::mem::take(&mut *self.sync_fails.lock().unwrap()) {
+            true => Err(StoreError::Io(5)),
+            false => Ok(()),
+        }
     }
 
     fn is_reserved(&self, _: u64) -> bool {
