@@ -91,6 +91,7 @@ struct Thread<'a> {
     seat: Seat<'a>,
     /// The decision of the last to come; written while all others wait.
     on: &'a AtomicBool,
+    began: &'a AtomicU64,
 }
 
 impl Peer for Thread<'_> {
@@ -112,6 +113,10 @@ impl Peer for Thread<'_> {
             None => Ok(complete && self.on.load(Ordering::Relaxed)),
         }
     }
+
+    fn began(&self) -> &AtomicU64 {
+        self.began
+    }
 }
 
 fn threads(
@@ -120,11 +125,13 @@ fn threads(
 ) -> Result<(), String> {
     let meeting = Meeting::new(bench.job.threads);
     let on = AtomicBool::new(true);
+    let began = AtomicU64::new(0);
     gang::measure(bench, STACK, Some(bench.job.seconds), |member| {
         work(&Thread {
             member,
             seat: meeting.seat(),
             on: &on,
+            began: &began,
         })
     })
 }
@@ -133,17 +140,16 @@ fn work(peer: &dyn Peer, file: &dyn HugeFile, pages: u64, start: Start) -> Resul
     let member = peer.member();
     let began_cpu = thread_cpu_ns();
     let mut space = file.space()?;
-    let began = AtomicU64::new(0);
     for round in 1.. {
         if start == Start::Emptied {
             let on = peer.meet(&mut || {
                 file.empty()?;
+                peer.began().store(now_ns(), Ordering::Relaxed);
                 Ok(round == 1 || !member.stopped())
             })?;
             if !on {
                 break;
             }
-            began.store(now_ns(), Ordering::Relaxed);
         } else if round > 1 && member.stopped() {
             break;
         }
@@ -166,7 +172,7 @@ fn work(peer: &dyn Peer, file: &dyn HugeFile, pages: u64, start: Start) -> Resul
                 Ok(true)
             })?;
             if last {
-                member.count_populate(now_ns() - began.load(Ordering::Relaxed));
+                member.count_populate(now_ns() - peer.began().load(Ordering::Relaxed));
             }
             if !on {
                 break;
@@ -257,4 +263,56 @@ fn rusage(who: libc::c_int) -> libc::rusage {
     // SAFETY: `usage` is live.
     unsafe { libc::getrusage(who, &mut usage) };
     usage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::counters::Counters;
+    use super::*;
+    use softfault::policy::Policies;
+    use std::cell::Cell;
+
+    /// A peer that is not the last to come to the first meeting, but to all others; the time is over at the third.
+    struct Late<'a> {
+        member: Member<'a>,
+        began: AtomicU64,
+        meetings: Cell<u32>,
+    }
+
+    impl Peer for Late<'_> {
+        fn member(&self) -> &Member<'_> {
+            &self.member
+        }
+
+        fn meet(&self, last: &mut dyn FnMut() -> Result<bool, String>) -> Result<bool, String> {
+            self.meetings.set(self.meetings.get() + 1);
+            match self.meetings.get() {
+                1 => {
+                    self.began.store(1, Ordering::Relaxed);
+                    Ok(true)
+                }
+                _ => last(),
+            }
+        }
+
+        fn began(&self) -> &AtomicU64 {
+            &self.began
+        }
+    }
+
+    #[test]
+    fn a_round_begins_when_the_last_to_come_says_so() {
+        let counters = Counters::create(1).unwrap();
+        let stop = AtomicBool::new(true);
+        let peer = Late {
+            member: Member::new(0, &counters.slots()[0], &stop),
+            began: AtomicU64::new(0),
+            meetings: Cell::new(0),
+        };
+        let file = huge_soft::soft(HUGE, 1, Policies::default()).unwrap();
+        let before = now_ns();
+        work(&peer, &file, 1, Start::Emptied).unwrap();
+        let counted = peer.member.slot().populate_ns.load(Ordering::Relaxed);
+        assert!(counted >= before - 1, "{counted} since {before}");
+    }
 }

@@ -7,7 +7,7 @@ use super::peer::Peer;
 use super::{Bench, STACK};
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ struct Page {
     complete: AtomicU32,
     /// The decision of the last to come.
     over: AtomicBool,
+    /// See [`Peer::began`].
+    began: AtomicU64,
 }
 
 /// One process of several.
@@ -62,6 +64,10 @@ impl Peer for Process<'_> {
             wait(&page.complete, number);
         }
         Ok(!page.over.load(Ordering::Relaxed))
+    }
+
+    fn began(&self) -> &AtomicU64 {
+        &self.page.began
     }
 }
 
