@@ -80,7 +80,6 @@ pub fn row(
         false => stats.map(|stats| stats.major_faults),
     };
     let major = major.or(on.has_no_memory().then_some(done.accesses));
-    let hit_rate = |major: u64| 1.0 - major as f64 / done.accesses.max(1) as f64;
     let faults_per = |time: Option<f64>| {
         let time = time.filter(|time| *time > 0.0)?;
         Some(faults? as f64 / time)
@@ -125,7 +124,7 @@ pub fn row(
             .and_then(|usage| usage.bytes_written)
             .map(|bytes| bytes + swapped),
         hit_rate: major
-            .map(hit_rate)
+            .map(|major| hit_rate(major, done.accesses))
             .filter(|_| plan.workload == Workload::Anon),
         cpu_s: match plan.workload {
             Workload::Hugetlb => cpu_s,
@@ -162,4 +161,23 @@ pub fn skipped(plan: &Plan, pattern: &Pattern, on: On, at: Circumstances, why: S
     // Nothing was done, which is no speed.
     (row.accesses_per_s, row.rounds_per_s, row.over_budget_bytes) = (None, None, None);
     row
+}
+
+/// The share of the touches that took no major fault; not below 0, though there are more faults than touches where touches are
+/// retried, or where the kernel evicts the program's own pages.
+fn hit_rate(major: u64, touches: u64) -> f64 {
+    (1.0 - major as f64 / touches.max(1) as f64).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_rate_is_never_below_zero() {
+        assert_eq!(
+            [hit_rate(1, 4), hit_rate(5, 4), hit_rate(0, 0)],
+            [0.75, 0.0, 1.0]
+        );
+    }
 }
