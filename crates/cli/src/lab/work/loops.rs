@@ -96,9 +96,7 @@ impl Test {
             if !seat.meet(end) {
                 return Ok(());
             }
-            for region in &regions {
-                Toucher::new(&**region, round).check(0)?;
-            }
+            self.check(member, &regions, round)?;
             for _ in 0..BATCH {
                 member.count_round();
             }
@@ -177,6 +175,25 @@ impl Test {
             }
         }
         Ok(())
+    }
+
+    /// Looks at a page of each region that is left. The mapping of all is its mapper's to check, who gives it up next.
+    fn check(&self, member: &Member, regions: &[Region], round: u64) -> Result<(), String> {
+        for region in regions {
+            let toucher = Toucher::new(&**region, round);
+            match self.verb {
+                Verb::Touch | Verb::MapAndTouch => toucher.check(0)?,
+                _ => toucher.check_untouched(0)?,
+            }
+        }
+        let all = self.all.read().expect("no thread panics");
+        match &*all {
+            Some(all) if member.number == 0 => {
+                let pages = (self.threads * BATCH) as u64 * self.bytes / PAGE;
+                Toucher::new(&**all, round).check(round % pages)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes to each page of a region, from page `first` of a mapping on.

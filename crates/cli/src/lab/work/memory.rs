@@ -46,19 +46,50 @@ impl<'a> Toucher<'a> {
         }
     }
 
-    /// Looks whether the rest of `page` is still zero.
+    /// Looks at a page that was touched: it has what was written, and nothing else.
     pub fn check(&self, page: u64) -> Result<(), String> {
-        let offset = (page * PAGE + self.looks) as usize;
+        self.look(page, self.writes, 1)?;
+        self.look(page, self.looks, 0)
+    }
+
+    /// Looks whether a page that nobody touched is zero.
+    pub fn check_untouched(&self, page: u64) -> Result<(), String> {
+        self.look(page, self.looks, 0)
+    }
+
+    fn look(&self, page: u64, place: u64, wanted: u8) -> Result<(), String> {
+        let offset = (page * PAGE + place) as usize;
         let byte = match self.start {
             // SAFETY: as in `touch`.
             Some(start) => Ok(unsafe { start.add(offset).read_volatile() }),
             None => self.memory.read_byte(offset),
         };
-        match byte.map_err(|e: io::Error| format!("cannot read page {page}: {e}"))? {
-            0 => Ok(()),
-            byte => Err(format!(
-                "wrong data at offset {offset} of anonymous memory: read {byte}, and nobody wrote there"
+        let byte = byte.map_err(|e: io::Error| format!("cannot read page {page}: {e}"))?;
+        match byte == wanted {
+            true => Ok(()),
+            false => Err(format!(
+                "wrong data at offset {offset} of anonymous memory: read {byte} instead of {wanted}"
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::engine::build::build;
+    use super::*;
+
+    #[test]
+    fn a_write_that_is_lost_or_in_the_wrong_place_shows() {
+        let engine = build("kernel".parse().unwrap(), 0, None).unwrap().unwrap();
+        let memory = engine.map_anonymous(2 * PAGE as usize).unwrap();
+        let toucher = Toucher::new(&*memory, 7);
+        assert!(toucher.check_untouched(0).is_ok());
+        assert!(toucher.check(0).is_err());
+        toucher.touch(0).unwrap();
+        assert!(toucher.check(0).is_ok() && toucher.check(1).is_err());
+        let next = Toucher::new(&*memory, 8);
+        next.touch(0).unwrap();
+        assert!(next.check(0).is_err() && next.check_untouched(0).is_err());
     }
 }
