@@ -108,6 +108,9 @@ impl<'a> Section<'a> {
         let shown = |n: u64| bytes(n as f64);
         match (first.key.thread_bytes(), first.key.is_anonymous()) {
             _ if first.key.file_bytes == 0 => {}
+            (Some(each), _) if first.key.workload == "loops" => {
+                parts.push(format!("regions of {}", shown(each)));
+            }
             (Some(each), true) => parts.push(format!("{} of memory for each thread", shown(each))),
             (Some(each), false) => parts.push(format!("file {} for each thread", shown(each))),
             (None, _) if first.key.swaps() => {

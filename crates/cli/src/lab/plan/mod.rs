@@ -16,6 +16,7 @@ pub use workload::{Files, Workload};
 use super::fill::{FILE_MAX, PAGE, WORDS};
 use super::huge_pool::HUGE;
 use super::job::Swap;
+use super::work::loops::BATCH;
 use crate::error::Error;
 use crate::results::on::{On, twice};
 use crate::size;
@@ -265,13 +266,19 @@ fn in_memory(args: &RunArgs, bytes: u64, threads: &[usize]) -> Result<u64, Error
     if !args.workload.is_anonymous() {
         return Ok(bytes);
     }
-    let most = args.memory / 2 / *threads.iter().max().expect("at least one") as u64;
+    // As many mappings of these bytes a thread has at a time.
+    let mappings = match args.workload {
+        Workload::Loops => BATCH as u64,
+        _ => 1,
+    };
+    let threads = *threads.iter().max().expect("at least one") as u64;
+    let most = args.memory / 2 / threads / mappings;
     match bytes <= most {
         true => Ok(bytes),
         false if args.file_size.is_none() && most >= PAGE => Ok(most / PAGE * PAGE),
         false => Err(Error::input(format_args!(
             "--file-size: for each thread {} of anonymous memory, and all in half of --memory",
-            size::show(bytes)
+            size::show(bytes.saturating_mul(mappings))
         ))),
     }
 }
@@ -284,5 +291,28 @@ pub fn whole_pages(bytes: u64) -> Result<u64, Error> {
             "--file-size must be at most {}",
             size::show(FILE_MAX)
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    fn planned(line: &str) -> Result<Plan, Error> {
+        let command = RunArgs::augment_args(clap::Command::new("run"));
+        let matches = command.try_get_matches_from(format!("run {line}").split(' '));
+        Plan::new(&RunArgs::from_arg_matches(&matches.unwrap()).unwrap())
+    }
+
+    #[test]
+    fn all_regions_of_loops_fit_into_half_of_the_memory() {
+        let bytes = |line: &str| match planned(line).unwrap().file {
+            FileFrom::Made(bytes) => bytes,
+            FileFrom::Path(_) => unreachable!(),
+        };
+        assert_eq!(bytes("loops --threads 2 --memory 8M"), 16 << 10);
+        assert_eq!(bytes("loops --threads 8 --memory 8M"), 8 << 10);
+        assert!(planned("loops --threads 8 --memory 8M --file-size 16K").is_err());
     }
 }

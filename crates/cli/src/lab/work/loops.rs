@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 
 /// Regions of a thread between two meetings.
-const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 
 /// A mapping of its own.
 type Region = Box<dyn Anonymous>;
