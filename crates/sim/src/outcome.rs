@@ -166,6 +166,11 @@ impl Outcome {
         rate(self.faults, self.cpu_ns)
     }
 
+    /// Touched pages a second.
+    pub fn touches_per_s(&self) -> f64 {
+        rate(self.touches, self.elapsed_ns)
+    }
+
     /// Rounds a second.
     pub fn rounds_per_s(&self) -> f64 {
         rate(self.rounds, self.elapsed_ns)

@@ -67,6 +67,7 @@ fn fill(row: &mut Row, simulated: &mut Simulated, outcome: &Outcome) {
     row.faults_per_s = has_rate.then(|| outcome.faults_per_s());
     row.faults_per_cpu = has_rate.then(|| outcome.faults_per_cpu());
     row.accesses = outcome.touches;
+    row.accesses_per_s = Some(outcome.touches_per_s());
     row.rounds = Some(outcome.rounds);
     row.rounds_per_s = in_rounds.then(|| outcome.rounds_per_s());
     row.retry_mmap_drop = Some(outcome.retry_mmap_drop);

@@ -161,6 +161,21 @@ fn the_other_workloads_tell_of_locks_and_retries() {
 }
 
 #[test]
+fn simulations_without_rounds_have_a_speed_to_compare() {
+    let dir = directory();
+    let path = dir.path().join("storm.json");
+    let path = path.to_str().unwrap();
+    let mut storm = words("sim storm --cores 1 --seeds 1 --seconds 0.0002");
+    storm.extend(["--json", path]);
+    let (code, out, err) = finish(&mut softfault(&storm));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("more touches/sec is better"), "{out}");
+    let (code, out, err) = finish(&mut softfault(&["lab", "compare", path]));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("pages/s"), "{out}");
+}
+
+#[test]
 fn a_trace_is_the_same_in_every_process() {
     let single = words("--cores 2 --policies default --seeds 1 --trace -");
     let arguments = [

@@ -54,7 +54,7 @@ pub struct Row {
     /// Seed of the data and of random orders; of a simulation that of its machine too.
     pub seed: Option<u64>,
     /// Length of the file the touches go to, of all files where there are many, or of the anonymous memory
-    /// of all threads; in a simulation the part of each thread.
+    /// of all threads, of loops one region of each; in a simulation the part of each thread.
     #[serde(default)]
     pub file_bytes: u64,
     /// The budget.
@@ -211,8 +211,10 @@ impl Row {
         self.faults_per_cpu.filter(|_| self.is_of_faults())
     }
 
+    /// The simulation of huge pages counts faults, the lab touches.
     fn is_of_faults(&self) -> bool {
-        OF_FAULTS.contains(&&self.workload[..])
+        let huge = self.workload == "hugetlb" && self.simulated.is_some();
+        huge || OF_FAULTS.contains(&&self.workload[..])
     }
 
     /// Bytes read for each byte of the pages touched.
@@ -237,4 +239,23 @@ impl Row {
 /// Whether a workload touches anonymous memory that swap has to hold.
 pub fn swaps(workload: &str) -> bool {
     SWAPS.contains(&workload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_simulation_of_huge_pages_has_a_speed() {
+        let mut row = Row {
+            workload: "hugetlb".into(),
+            faults_per_s: Some(3.0),
+            accesses_per_s: Some(5.0),
+            ..Row::default()
+        };
+        assert_eq!((row.touch_rate(), row.fault_rate()), (Some(3.0), None));
+        row.simulated = Some(Simulated::default());
+        assert_eq!((row.touch_rate(), row.fault_rate()), (None, Some(3.0)));
+        assert_eq!(row.speed(), Some(3.0));
+    }
 }
