@@ -52,7 +52,7 @@ struct Stop {
     threads: usize,
 }
 
-/// The file is read once more by `pread` where the question is how near the device's own speed we come.
+/// `pread` reads the file too where a program without a cache tells something.
 const STOPS: &[Stop] = &[
     Stop {
         workload: Workload::Sparse,
@@ -63,7 +63,7 @@ const STOPS: &[Stop] = &[
     },
     Stop {
         workload: Workload::Random,
-        say: "32 threads touch random pages: pread is the most that the device can give",
+        say: "32 threads touch random pages: pread has no cache, and reads the page of each touch",
         on: "kernel,kernel-random,pread,softfault",
         patterns: &[],
         threads: 32,

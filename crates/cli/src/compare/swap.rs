@@ -1,4 +1,4 @@
-//! The comparison of the workloads that swap: how near the device's own speed, the kernel's swap and an exact LRU
+//! The comparison of the workloads that swap: how near direct reads and writes, the kernel's swap and an exact LRU
 //! they come, their reads and writes for it, and how long single touches took.
 
 use super::cases::{Cases, Line};

@@ -9,8 +9,8 @@ const ABOUT: &[(&str, &str)] = &[
     ),
     (
         "random",
-        "Threads touch uniformly random pages of one file for a fixed time. pread with O_DIRECT, by as many \
-         threads, is the most that the device can give.",
+        "Threads touch uniformly random pages of one file for a fixed time. pread has no cache: as many \
+         threads read the page of each touch with O_DIRECT, where the others find a part of the file in memory.",
     ),
     (
         "many",

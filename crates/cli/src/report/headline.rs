@@ -38,12 +38,12 @@ pub fn headline(groups: &[Group], engines: &Engines) -> Markup {
     cards.extend(ended(&against_base));
     cards.extend(fastest(&against_base));
     cards.extend(least_read(&against_base));
-    let pread = near_device(
+    let pread = beside_direct(
         &duels(groups, ours, "pread"),
-        "of the speed of direct reads",
+        "of the speed of a direct read for each touch, without a cache",
     );
-    let direct = "of the speed of direct reads and writes";
-    cards.extend(pread.or_else(|| near_device(&duels(groups, ours, "direct"), direct)));
+    let direct = "of the speed of direct reads and writes for each touch, without memory";
+    cards.extend(pread.or_else(|| beside_direct(&duels(groups, ours, "direct"), direct)));
     cards.extend(beside_cache(&duels(groups, ours, "pread-cached")));
     cards.extend(slowest(&against_base));
     if cards.len() < 5 {
@@ -213,8 +213,8 @@ fn least_read<'a>(duels: &[Duel<'a>]) -> Option<Card<'a>> {
     (ratio > 1.0).then(|| duel.card(ratio, "less read from the disk", &read))
 }
 
-/// How near we come to the limit of the device, at the most threads.
-fn near_device<'a>(duels: &[Duel<'a>], what: &'static str) -> Option<Card<'a>> {
+/// The rate of a program that keeps nothing in memory and reads the page of each touch, at the most threads.
+fn beside_direct<'a>(duels: &[Duel<'a>], what: &'static str) -> Option<Card<'a>> {
     let is_random = |duel: &&Duel| {
         let key = duel.ours.key;
         key.workload == "random" || (key.workload, key.pattern) == ("anon", "uniform")

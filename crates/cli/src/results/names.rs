@@ -61,11 +61,9 @@ pub fn words(on: &str) -> String {
         "kernel-random" => "mmap with MADV_RANDOM",
         "kernel-sequential" => "mmap with MADV_SEQUENTIAL",
         "kernel-parked" => "mmap, with a mapping that keeps the page tables of huge pages",
-        "pread" => "direct reads, no map: the most that the device gives",
+        "pread" => "a direct read for each touch, no map and no cache",
         "pread-cached" => "direct reads through a cache of the budget's size, no map",
-        "direct" => {
-            "a direct read or write of a page for each access, no memory: the most that the device gives"
-        }
+        "direct" => "a direct read or write of a page for each access, no memory",
         "softfault" if policies.is_empty() => "faults served in user space",
         "soft" if policies.is_empty() => "the same engine on page tables of its own, no signals",
         _ => "",

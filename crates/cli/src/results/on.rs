@@ -27,7 +27,7 @@ pub enum On {
     KernelSequential(ReadAheadKb),
     /// The kernel's huge pages, with a mapping that keeps page tables, as ours has one.
     KernelParked,
-    /// O_DIRECT reads by as many threads: the limit of the device.
+    /// O_DIRECT reads by as many threads, one for each touch, without a cache.
     Pread,
     /// The same through a cache of the budget's size in the process.
     PreadCached,

@@ -1,5 +1,5 @@
-//! Memory that is none: a file, read and written around the page cache, a page an access. The rate that the device can
-//! give to a program that has no memory at all.
+//! Memory that is none: a file, read and written around the page cache, a page an access: the rate
+//! of a program that has no memory at all.
 
 use super::{Anonymous, Engine, Mapping};
 use crate::lab::block::Block;

@@ -14,7 +14,7 @@ Engines:
   kernel-sequential   the kernel's mmap with MADV_SEQUENTIAL
   kernel-parked       hugetlb: the kernel's mmap, with a second mapping in each process that keeps the page tables
                       when the first is unmapped, as in softfault
-  pread               O_DIRECT reads by the same number of threads: the limit of the device
+  pread               O_DIRECT reads by the same number of threads, one for each touch, without a cache
   pread-cached        thrash: pread through a cache in the process, as large as the budget
   direct              anon, write: O_DIRECT reads and writes of one page, by the same number of threads, without memory
                       (a file is overwritten by the MiB)

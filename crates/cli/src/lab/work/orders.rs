@@ -2,7 +2,7 @@
 //! turn.
 //!
 //! Reads that map nothing know the order beforehand: each run of pages beside each other is a read, and they go by
-//! their place in the file. That is the most that the device can give for these pages.
+//! their place in the file.
 
 use super::super::family::Family;
 use super::super::fill::mix;
