@@ -56,6 +56,7 @@ use memory::lru;
 use plan::{FileFrom, Pattern, Plan, Workload};
 use read_ahead::Device;
 use row::Circumstances;
+use softfault::Reads;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -164,9 +165,7 @@ impl<'a> Lab<'a> {
         } = which;
         let mut notes = Vec::new();
         notes.extend(caches::drop_caches(files, plan.drop_system_caches));
-        if on == On::Pread && !reads_directly(&files[0]) {
-            notes.push("O_DIRECT is not to be had here: read through the page cache".into());
-        }
+        notes.extend(through_page_cache(plan, on, files));
         let work = pattern.work(plan, files);
         if let Work::Hugetlb { bytes, .. } = work
             && !matches!(on, On::Soft(_))
@@ -361,6 +360,19 @@ fn job(
         seed: plan.seed,
         files: files.iter().map(file).collect(),
         swap: plan.swap(),
+    }
+}
+
+/// A note for a row that has memory besides its budget: the page cache.
+fn through_page_cache(plan: &Plan, on: On, files: &[LabFile]) -> Option<String> {
+    match on {
+        On::Pread | On::PreadCached if !reads_directly(&files[0]) => {
+            Some("O_DIRECT is not to be had here: read through the page cache".into())
+        }
+        On::Softfault(_, Some(Reads::Cached | Reads::Auto)) if plan.workload.reads_files() => {
+            Some("up to 1 GiB of page cache besides the budget".into())
+        }
+        _ => None,
     }
 }
 

@@ -100,7 +100,7 @@ pub fn row(
         writes: plan.workload.swaps().then_some(plan.writes),
         flush_every: plan.flush_every,
         touch: (plan.workload == Workload::Sparse).then_some(plan.touch),
-        seconds: (plan.timed || plan.workload == Workload::Snapshot).then_some(plan.seconds),
+        seconds: pattern.has_seconds(plan.timed).then_some(plan.seconds),
         read_ahead_kb: at.read_ahead_kb,
         page_cluster: at.page_cluster,
         limited: at.limited,

@@ -4,7 +4,7 @@
 const ABOUT: &[(&str, &str)] = &[
     (
         "sparse",
-        "A small part of a file's pages is touched, each once, in one of several orders. Read-ahead has to \
+        "A small part of a file's pages is touched, each once or drawn at random, in one of several orders. Read-ahead has to \
          guess the next page, and every wrong guess is read from the disk.",
     ),
     (

@@ -37,6 +37,8 @@ Policies, the default first:
   left=kept|freed                  hugetlb on soft: whether a page table is kept or freed after its last mapping
   fill=run|page                    whether a first touch of anonymous memory also fills the pages after it
   map=copy|move                    whether pages read in order are copied to the map, or their memory is moved there
+  reads=direct|cached|auto         softfault: whether files are read past the page cache, through it, or as in programs; cached and
+                                   auto have up to 1 GiB of page cache besides --memory
 Read-ahead:
   kernel:read_ahead_kb=N  kernel with the read-ahead of its file's device set to N KiB; kernel-random and
   kernel-sequential take it too. --read-ahead-kb 128,8192 runs kernel and kernel-sequential once with each value
@@ -72,7 +74,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "file_size")]
     pub file: Option<PathBuf>,
     /// Length of the file to make, or of the mapped memory [default: 4G; thrash: 16M for each thread;
-    /// warm-start, write, anon, swap-retry and snapshot: four times --memory in all; pft: 64M for each thread; spf: 64K;
+    /// warm-start, write, orders, anon, swap-retry and snapshot: four times --memory in all; pft: 64M for each thread; spf: 64K;
     /// loops: 16K;
     /// hugetlb: the free part of the pool, up to 1G]
     #[arg(long, visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
@@ -93,7 +95,8 @@ pub struct RunArgs {
     )]
     pub threads: Vec<usize>,
     /// Duration of timed workloads, in seconds; for snapshot, the time before the fork [default: 10, thrash 20, loops 2, pft, spf,
-    /// hugetlb and snapshot 5; warm-start and swap-retry end when their work is done]
+    /// hugetlb and snapshot 5; warm-start and swap-retry end when their work is done]. Only --timeout goes by it in sparse, many, orders,
+    /// scan, and write in order: they end with the file
     #[arg(long, value_name = "N")]
     pub seconds: Option<f64>,
     /// Share of the file's pages that sparse touches, in percent [default: 1]

@@ -315,4 +315,19 @@ mod tests {
         assert_eq!(bytes("loops --threads 8 --memory 8M"), 8 << 10);
         assert!(planned("loops --threads 8 --memory 8M --file-size 16K").is_err());
     }
+
+    #[test]
+    fn seconds_are_told_of_patterns_that_end_with_them() {
+        let told = |line: &str| {
+            let plan = planned(line).unwrap();
+            let all = plan.patterns.iter();
+            let all = all.map(|pattern| pattern.has_seconds(plan.timed));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(told("scan --pattern cold --seconds 3"), [false]);
+        assert_eq!(told("write"), [false, true, true]);
+        assert_eq!(told("swap-retry"), [false]);
+        assert_eq!(told("swap-retry --seconds 3"), [true]);
+        assert_eq!(told("snapshot"), [true]);
+    }
 }

@@ -247,6 +247,16 @@ impl Pattern {
         }
     }
 
+    /// Whether `--seconds` is the length of its run, or of a part of it, in a plan whose runs are `timed`, or not.
+    pub fn has_seconds(&self, timed: bool) -> bool {
+        match self.kind {
+            Kind::Sparse(_) | Kind::Many { .. } | Kind::Orders(_) | Kind::Scan(_) => false,
+            Kind::Write(Writing::Over) | Kind::Append => false,
+            Kind::WarmStart | Kind::SwapRetry(_) => timed,
+            _ => true,
+        }
+    }
+
     /// The contents of a thrash's files; `None` for the others.
     pub fn files(&self) -> Option<Files> {
         match self.kind {

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
-    /// Touch 1 % of a file's pages once, in one of several orders.
+    /// Touch 1 % of a file's pages in one of several orders, each once; random draws them, some of them twice.
     Sparse,
     /// Touch uniformly random pages for a given time.
     Random,
