@@ -14,8 +14,8 @@ const ABOUT: &[(&str, &str)] = &[
     ),
     (
         "many",
-        "Scattered pages of one file are brought in by one call, by one thread, cold and once they are there. The kernel has \
-         a call a page: one that starts the read, one that waits. pread reads them with O_DIRECT, by 32 threads.",
+        "Scattered pages of one file are brought in by one call, by one thread, cold and once they are there. The kernel \
+         has calls for 1,024 pages each: those that start the reads of cold pages, then those that wait. pread reads them with O_DIRECT, by 32 threads.",
     ),
     (
         "scan",

@@ -9,6 +9,10 @@ use memmap2::{Advice, Mmap, MmapMut, RemapOptions};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// The most ranges that one process_madvise(2) takes.
+const RANGES: usize = 1024;
 
 /// Kernel mmap, files with an advice.
 pub fn build(advice: Option<Advice>) -> Box<dyn Engine> {
@@ -80,13 +84,84 @@ impl Mapping for Mmap {
         Some(self)
     }
 
-    /// The kernel has a call a range: one that starts the reads, and one that waits.
-    fn bring_in(&self, ranges: &[Range<usize>]) -> io::Result<()> {
-        for advice in [Advice::WillNeed, Advice::PopulateRead] {
-            for range in ranges {
-                self.advise_range(advice, range.start, range.len())?;
-            }
+    /// All reads are started before one is waited for.
+    fn bring_in(&self, ranges: &[Range<usize>], present: bool) -> io::Result<()> {
+        if !present {
+            advise_all(self, ranges, Advice::WillNeed)?;
         }
-        Ok(())
+        advise_all(self, ranges, Advice::PopulateRead)
+    }
+}
+
+/// Gives an advice for each range: by process_madvise(2) for many at once, by madvise(2) for one after the other
+/// where the kernel refuses it (before Linux 6.13, and for an advice that it does not know there).
+fn advise_all(map: &Mmap, ranges: &[Range<usize>], advice: Advice) -> io::Result<()> {
+    // SAFETY: pidfd_open takes no pointers.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) } as RawFd;
+    // SAFETY: a descriptor that was just made, which nobody else owns.
+    let process = (process >= 0).then(|| unsafe { OwnedFd::from_raw_fd(process) });
+    for ranges in ranges.chunks(RANGES) {
+        if process
+            .as_ref()
+            .is_some_and(|process| advise_at_once(process, map, ranges, advice))
+        {
+            continue;
+        }
+        for range in ranges {
+            map.advise_range(advice, range.start, range.len())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the kernel took the advice for all of the ranges, of which a call may have `RANGES`.
+fn advise_at_once(process: &OwnedFd, map: &Mmap, ranges: &[Range<usize>], advice: Advice) -> bool {
+    let vector = |range: &Range<usize>| libc::iovec {
+        iov_base: map[range.clone()].as_ptr().cast_mut().cast(),
+        iov_len: range.len(),
+    };
+    let vectors: Vec<libc::iovec> = ranges.iter().map(vector).collect();
+    let bytes: usize = ranges.iter().map(Range::len).sum();
+    // SAFETY: the vectors are live, and their ranges are of the map; the advice changes no byte of it.
+    let done = unsafe {
+        let call = libc::SYS_process_madvise;
+        libc::syscall(
+            call,
+            process.as_raw_fd(),
+            vectors.as_ptr(),
+            vectors.len(),
+            advice as i32,
+            0,
+        )
+    };
+    usize::try_from(done) == Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn all_ranges_are_mapped_by_calls_of_many() {
+        let page = 4096;
+        let mut file = tempfile::tempfile().unwrap();
+        // More than a call takes, and a last page that is no whole one.
+        let bytes = 2 * RANGES * page + 100;
+        file.write_all(&vec![7; bytes]).unwrap();
+        // SAFETY: nobody writes to the file any more.
+        let map = unsafe { Mmap::map(&file) }.unwrap();
+        let ranges: Vec<Range<usize>> = (0..bytes.div_ceil(page))
+            .map(|number| number * page..((number + 1) * page).min(bytes))
+            .collect();
+        map.bring_in(&ranges, false).unwrap();
+        // A word for each page of this process: the highest bit is set where it is in the page tables.
+        let mut words = vec![0; 8 * ranges.len()];
+        let pagemap = File::open("/proc/self/pagemap").unwrap();
+        let first = map.as_ptr().addr() / page;
+        pagemap.read_exact_at(&mut words, 8 * first as u64).unwrap();
+        let mut mapped = words.iter().skip(7).step_by(8);
+        assert!(mapped.all(|byte| byte & 0x80 != 0));
     }
 }

@@ -104,8 +104,8 @@ pub trait Mapping: Send + Sync {
     fn bytes(&self) -> Option<&[u8]>;
 
     /// Brings ranges of offsets, which the mapping must have, into memory by one call, or as near as it comes to
-    /// that.
-    fn bring_in(&self, _ranges: &[Range<usize>]) -> io::Result<()> {
+    /// that. Where the caller knows that all are `present`, no read has to be started.
+    fn bring_in(&self, _ranges: &[Range<usize>], _present: bool) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -49,7 +49,7 @@ impl Mapping for SoftMap {
         None
     }
 
-    fn bring_in(&self, ranges: &[Range<usize>]) -> io::Result<()> {
+    fn bring_in(&self, ranges: &[Range<usize>], _present: bool) -> io::Result<()> {
         let answers = self.fault_in_many(ranges, None);
         Ok(answers.into_iter().collect::<Result<(), _>>()?)
     }

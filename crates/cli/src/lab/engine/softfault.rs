@@ -82,7 +82,7 @@ impl Mapping for Mmap {
         Some(self)
     }
 
-    fn bring_in(&self, ranges: &[Range<usize>]) -> io::Result<()> {
+    fn bring_in(&self, ranges: &[Range<usize>], _present: bool) -> io::Result<()> {
         let answers = self.fault_in_many(ranges).wait();
         Ok(answers.into_iter().collect::<Result<(), _>>()?)
     }

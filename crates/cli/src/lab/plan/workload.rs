@@ -11,8 +11,8 @@ pub enum Workload {
     Sparse,
     /// Touch uniformly random pages for a given time.
     Random,
-    /// Bring in 4,096 scattered pages of a file by one call, cold or present. The kernel's maps use MADV_WILLNEED
-    /// and MADV_POPULATE_READ for each page; pread uses 32 threads.
+    /// Bring in 4,096 scattered pages of a file by one call, cold or present. The kernel's maps use
+    /// process_madvise(2) with MADV_WILLNEED and MADV_POPULATE_READ, 1,024 pages a call; pread uses 32 threads.
     Many,
     /// Touch each page of a file once, in an order that programs use: shuffled, backwards, with gaps.
     Orders,

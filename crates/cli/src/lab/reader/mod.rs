@@ -62,14 +62,14 @@ impl Source {
     }
 
     /// Brings pages into memory by one call of the map; `false` if there is no map.
-    pub fn bring_in(&self, pages: &[u64]) -> Result<bool, String> {
+    pub fn bring_in(&self, pages: &[u64], present: bool) -> Result<bool, String> {
         let Some(map) = &self.map else {
             return Ok(false);
         };
         let end = |page: u64| (page * PAGE + PAGE).min(self.bytes) as usize;
         let bytes = |&page: &u64| (page * PAGE) as usize..end(page);
         let ranges: Vec<Range<usize>> = pages.iter().map(bytes).collect();
-        let brought = map.bring_in(&ranges);
+        let brought = map.bring_in(&ranges, present);
         brought.map_err(|e| format!("cannot bring pages in: {e}"))?;
         Ok(true)
     }

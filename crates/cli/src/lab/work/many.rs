@@ -23,7 +23,7 @@ pub fn run(bench: &Bench, present: bool) -> Result<(), String> {
     let wanted: Vec<Vec<u64>> = (0..bench.job.threads).map(wanted).collect();
     if present {
         for pages in &wanted {
-            bring_in(&source, first(pages))?;
+            bring_in(&source, first(pages), false)?;
         }
     }
     gang::measure(bench, 1 << 20, None, |member| {
@@ -36,7 +36,7 @@ pub fn run(bench: &Bench, present: bool) -> Result<(), String> {
             if member.stopped() {
                 break;
             }
-            let mapped = bring_in(&source, pages)?;
+            let mapped = bring_in(&source, pages, present)?;
             if mapped && !present {
                 touch(&source, pages)?;
             }
@@ -52,8 +52,8 @@ fn first(pages: &[u64]) -> &[u64] {
 }
 
 /// Brings pages in by one call, or reads them; whether they are mapped.
-fn bring_in(source: &Source, pages: &[u64]) -> Result<bool, String> {
-    if source.bring_in(pages)? {
+fn bring_in(source: &Source, pages: &[u64], present: bool) -> Result<bool, String> {
+    if source.bring_in(pages, present)? {
         return Ok(true);
     }
     thread::scope(|scope| {
