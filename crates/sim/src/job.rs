@@ -69,18 +69,6 @@ impl fmt::Display for Workload {
     }
 }
 
-impl FromStr for Workload {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|known| known.name() == text);
-        known.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("a workload is one of {names}, not `{text}`")
-        })
-    }
-}
-
 /// The verb of loops, of the lab too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Verb {

@@ -33,7 +33,6 @@ mod world;
 pub use job::{Job, MmuKind, Progress, Verb, Workload};
 pub use outcome::{HugeCounts, LockRow, Longest, Mode, Outcome, SwapCounts, Trouble};
 pub use softfault_engine::lock::WaitSnapshot;
-pub use softfault_engine::lock::wait_stats::RANGE_ENDS_US;
 pub use softfault_engine::policy::Policies;
 pub use sync::machine::{Heap, HotLine, HotSleep, Report};
 pub use sync::topology;
