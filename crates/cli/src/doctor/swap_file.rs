@@ -2,11 +2,10 @@
 
 use super::check::{Check, Tried, Whereabouts};
 use super::place::{Place, file_system};
+use crate::lab::files;
 use crate::size;
 use softfault::Swap;
 use std::fs::File;
-use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 
 pub const CHECK: Check = Check {
     name: "swap-file",
@@ -26,7 +25,7 @@ fn look(place: &Place) -> Tried {
     };
     let dir = File::open(&place.dir).ok();
     let name = dir.as_ref().and_then(file_system).unwrap_or_default();
-    let free = match dir.as_ref().and_then(free) {
+    let free = match files::room(&place.dir) {
         Some(bytes) => format!("{} free", size::show(bytes)),
         None => "free space unknown".to_owned(),
     };
@@ -39,15 +38,4 @@ fn look(place: &Place) -> Tried {
         false => Tried::slower(found + ", through the page cache", ELSEWHERE)
             .costing("each page is copied once more, and each write waits for the disk"),
     }
-}
-
-/// Bytes that we may use where `dir` is; file systems that know of none say that they have no blocks.
-fn free(dir: &File) -> Option<u64> {
-    let mut found = MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: fills the structure, of which zeros are one too.
-    let (answer, found) = unsafe {
-        let answer = libc::fstatvfs(dir.as_raw_fd(), found.as_mut_ptr());
-        (answer, found.assume_init())
-    };
-    (answer == 0 && found.f_blocks > 0).then(|| found.f_bavail * found.f_frsize)
 }

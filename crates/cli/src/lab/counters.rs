@@ -5,6 +5,7 @@
 //! parent reads at any time. Nothing needs an order between two counters except `started` and `ended`,
 //! which are read last and published with Release.
 
+use super::files;
 use super::huge_counts::HugeSlot;
 use super::stats::{EngineStats, RANGES, WORDS};
 use super::usage::Usage;
@@ -88,13 +89,8 @@ pub struct Counters {
 impl Counters {
     /// A fresh region, all zero, for the parent.
     pub fn create(threads: usize) -> io::Result<Self> {
-        // SAFETY: memfd_create reads the name, a live C string. No CLOEXEC: the child inherits it.
-        let fd = unsafe { libc::memfd_create(c"softfault-lab".as_ptr(), 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and nobody else owns it.
-        let file = unsafe { File::from_raw_fd(fd) };
+        // No CLOEXEC: the child inherits it.
+        let file = files::in_memory(0)?;
         file.set_len((size_of::<Header>() + threads * size_of::<Slot>()) as u64)?;
         Self::over(file, threads)
     }

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::CString;
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -253,13 +253,30 @@ fn cannot_make(dir: &Path, bytes: u64, error: io::Error) -> Error {
 
 /// The room that an ordinary user has in `dir`, if its file system tells.
 pub fn room(dir: &Path) -> Option<u64> {
-    let dir = CString::new(dir.as_os_str().as_bytes()).ok()?;
+    // One that knows of no blocks has zeros everywhere: those in FUSE whose program does not answer the call.
+    let about = file_system(dir).filter(|about| about.f_blocks > 0)?;
+    Some(about.f_bavail * about.f_frsize)
+}
+
+/// The file system that `path` is in tells of itself.
+pub fn file_system(path: &Path) -> Option<libc::statvfs> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: zeros are a value of each field.
     let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: a live C string and a live structure.
-    let told = unsafe { libc::statvfs(dir.as_ptr(), &mut about) } == 0;
-    // One that knows of no blocks has zeros everywhere: those in FUSE whose program does not answer the call.
-    (told && about.f_blocks > 0).then_some(about.f_bavail as u64 * about.f_frsize as u64)
+    let told = unsafe { libc::statvfs(path.as_ptr(), &mut about) } == 0;
+    told.then_some(about)
+}
+
+/// A file in memory for this process and its children; `flags` are those of memfd_create(2).
+pub fn in_memory(flags: libc::c_uint) -> io::Result<File> {
+    // SAFETY: memfd_create reads the name, a live C string.
+    let fd = unsafe { libc::memfd_create(c"softfault-lab".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and nobody else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Makes a file so long, of blocks that it has, where its file system can say so.

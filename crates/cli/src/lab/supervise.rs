@@ -3,6 +3,7 @@
 
 use super::counters::{Blame, Counters};
 use super::done::Done;
+use super::files;
 use super::group::Group;
 use super::job::Job;
 use super::usage::Usage;
@@ -80,7 +81,7 @@ pub fn run(
     interrupt: &Interrupt,
     tick: &dyn Fn(),
 ) -> Result<Outcome, Error> {
-    let stderr = told().map_err(Error::failed)?;
+    let stderr = files::in_memory(libc::MFD_CLOEXEC).map_err(Error::failed)?;
     let mut guard = Guard {
         child: spawn(&stderr).map_err(cannot_start)?,
         stderr,
@@ -131,7 +132,8 @@ pub struct Ended {
 /// Runs `command`, another one of this program, to its end. A signal that asks for the end kills it, and so does the death of this process.
 pub fn finish(command: &mut Command, interrupt: &Interrupt) -> Result<Ended, Error> {
     let mut spawn = || {
-        let (stdout, stderr) = (told()?, told()?);
+        let file = || files::in_memory(libc::MFD_CLOEXEC);
+        let (stdout, stderr) = (file()?, file()?);
         let parent = std::process::id();
         let die_with_parent = move || {
             // SAFETY: prctl and getppid with no pointers.
@@ -178,17 +180,6 @@ pub fn finish(command: &mut Command, interrupt: &Interrupt) -> Result<Ended, Err
         stdout: read(&stdout).map_err(Error::failed)?,
         stderr: read(&guard.stderr).map_err(Error::failed)?,
     })
-}
-
-/// A file in memory for what a child writes.
-fn told() -> io::Result<File> {
-    // SAFETY: memfd_create reads the name, a live C string.
-    let fd = unsafe { libc::memfd_create(c"softfault-lab-told".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made and nobody else owns it.
-    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// This very program, even if its file was replaced meanwhile.

@@ -1,6 +1,7 @@
 //! Programs that run with more rights than their user has: the kernel tells the loader to be careful (AT_SECURE), and it ignores
 //! preloaded libraries.
 
+use crate::lab::files;
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -28,16 +29,7 @@ pub fn why_careful(path: &Path) -> Option<&'static str> {
 
 /// True if the file system gives no program rights.
 fn is_without_rights(path: &Path) -> bool {
-    let mut about = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
-        return false;
-    };
-    // SAFETY: fills the structure; zeros are a valid one.
-    let flags = unsafe {
-        libc::statvfs(path.as_ptr(), about.as_mut_ptr());
-        about.assume_init().f_flag
-    };
-    flags & libc::ST_NOSUID != 0
+    files::file_system(path).is_some_and(|about| about.f_flag & libc::ST_NOSUID != 0)
 }
 
 /// True if the program runs as another user or group.

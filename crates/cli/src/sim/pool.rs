@@ -4,6 +4,7 @@
 use super::plan::Planned;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
+use crate::lab::usage::thread_cpu_ns;
 use indicatif::{ProgressBar, ProgressStyle};
 use softfault_sim::{Outcome, Progress, Trouble, run_watched};
 use std::any::Any;
@@ -110,7 +111,7 @@ impl Pool {
 }
 
 fn one(planned: &Planned, interrupt: &Interrupt, part: &AtomicU32) -> Ran {
-    let (begin, cpu) = (Instant::now(), cpu_time());
+    let (begin, cpu) = (Instant::now(), thread_cpu_ns());
     let watch = |progress: Progress| {
         part.store(
             (progress.fraction() * f64::from(PARTS)) as u32,
@@ -126,20 +127,9 @@ fn one(planned: &Planned, interrupt: &Interrupt, part: &AtomicU32) -> Ran {
     part.store(PARTS, Ordering::Relaxed);
     let took = Took {
         wall: begin.elapsed(),
-        cpu: cpu_time().saturating_sub(cpu),
+        cpu: Duration::from_nanos(thread_cpu_ns() - cpu),
     };
     (result, took)
-}
-
-/// Processor time of the calling thread.
-fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a live structure.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn words(panic: &(dyn Any + Send)) -> String {

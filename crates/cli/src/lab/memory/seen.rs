@@ -3,6 +3,7 @@
 
 use super::pages::Pages;
 use super::versions::Seen;
+use crate::lab::files;
 use memmap2::MmapRaw;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,13 +19,7 @@ pub struct Range {
 impl Range {
     /// For so many pages, nothing noted yet.
     pub fn new(pages: u64) -> io::Result<Self> {
-        // SAFETY: memfd_create reads the name, a live C string.
-        let fd = unsafe { libc::memfd_create(c"softfault-lab-range".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and nobody else owns it.
-        let file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+        let file = files::in_memory(libc::MFD_CLOEXEC)?;
         file.set_len((1 + 2 * pages) * 4)?;
         let map = MmapRaw::map_raw(&file)?;
         Ok(Self { map, pages })

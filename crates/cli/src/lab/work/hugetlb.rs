@@ -15,6 +15,7 @@
 use super::super::engine::{HugeFile, HugeSpace, huge_soft};
 use super::super::huge_pool::HUGE;
 use super::super::job::Start;
+use super::super::usage::thread_cpu_ns;
 use super::gang::{self, Member};
 use super::meeting::{Meeting, Seat};
 use super::peer::Peer;
@@ -248,13 +249,6 @@ impl Sleeps {
         let before = std::mem::replace(&mut self.0, rusage(libc::RUSAGE_THREAD).ru_nvcsw);
         self.0 > before
     }
-}
-
-/// User and system time of this thread.
-fn thread_cpu_ns() -> u64 {
-    let usage = rusage(libc::RUSAGE_THREAD);
-    let us = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-    1000 * (us(usage.ru_utime) + us(usage.ru_stime))
 }
 
 fn rusage(who: libc::c_int) -> libc::rusage {

@@ -11,6 +11,7 @@
 
 use super::super::engine::Anonymous;
 use super::super::fill::PAGE;
+use super::super::usage::thread_cpu_ns;
 use super::gang::Member;
 use super::meeting::Meeting;
 use super::memory::Toucher;
@@ -125,15 +126,4 @@ fn populate(
     pages
         .step_by(CHECKED)
         .try_for_each(|page| toucher.check(page))
-}
-
-/// User and system time of this thread.
-fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is live and the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
