@@ -201,16 +201,24 @@ fn random_is_random() {
     let map = map(&engine, &file);
     assert_eq!(engine.stats().kernel.switched_to_kernel, before);
     map.advise(softfault::Advice::Random).unwrap();
-    (0..TOUCHED).for_each(|at| check(&map, at * 7919 % PAGES));
+    // In no order: a stride would be read ahead.
+    let mut random = Random::new(1);
+    let mut touch = || (0..TOUCHED).for_each(|_| check(&map, random.below(PAGES)));
+    touch();
     assert!(cached(&file, PAGES) <= TOUCHED, "{}", cached(&file, PAGES));
-    // `Normal` takes the advice back: neighbours are read again.
+    // `Normal` takes the advice back: neighbours are read again, though not around each page.
     map.advise(softfault::Advice::Normal).unwrap();
-    (TOUCHED..2 * TOUCHED).for_each(|at| check(&map, at * 7919 % PAGES));
-    let deadline = Instant::now() + Duration::from_secs(300);
-    while cached(&file, PAGES) <= 2 * TOUCHED && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
+    let mut touched = TOUCHED;
+    while cached(&file, PAGES) <= 2 * touched && touched < PAGES / 4 {
+        touch();
+        touched += TOUCHED;
     }
-    assert!(cached(&file, PAGES) > 2 * TOUCHED);
+    let there = cached(&file, PAGES);
+    assert!(
+        there > 2 * touched,
+        "{there} pages, {touched} touched: {:?}",
+        engine.stats()
+    );
 }
 
 /// Ten thousand changes with `SOFTFAULT_SWITCHES=10000`.
@@ -434,11 +442,13 @@ fn a_future_that_nobody_polls_holds_no_window() {
         while polled.is_pending() && !woken.1.load(Ordering::SeqCst) {
             std::thread::park();
         }
-        // The thread that watches the memory may have given it to the kernel already.
-        let _ = map.change_server(!kernel).unwrap();
-        check(&map, 0);
-        let mapped = map.residency(..).unwrap().mapped;
-        assert_eq!(mapped > 0, kernel, "pages that the engine maps: {mapped}");
+        // The thread that watches the memory may be changing it now, or may have done so.
+        let is_changed = || {
+            map.change_server(!kernel).unwrap();
+            check(&map, 0);
+            (map.residency(..).unwrap().mapped > 0) == kernel
+        };
+        assert!((0..100).any(|_| is_changed()), "{kernel}");
         drop(parked);
     }
 }
