@@ -112,14 +112,19 @@ pub fn has_few_descriptors() -> bool {
     limit(libc::RLIMIT_NOFILE) < DESCRIPTORS
 }
 
-/// A limit of this process.
+/// A limit of this process: the soft one.
 pub fn limit(what: libc::__rlimit_resource_t) -> u64 {
+    limits(what).rlim_cur
+}
+
+/// Both limits of this process.
+pub fn limits(what: libc::__rlimit_resource_t) -> libc::rlimit {
     let mut limit = core::mem::MaybeUninit::<libc::rlimit>::zeroed();
     let (number, none) = (libc::SYS_prlimit64, core::ptr::null::<libc::rlimit>());
     // SAFETY: fills the structure; zeros are a valid one.
     unsafe {
         softfault::system_call!(number, 0, what, none, limit.as_mut_ptr());
-        limit.assume_init().rlim_cur
+        limit.assume_init()
     }
 }
 

@@ -317,7 +317,7 @@ hooks! {
     };
 }
 
-/// Where a call of preadv2(2) goes on. -1: where the file is, which moves with each.
+/// Where a call of preadv2(2) or pwritev2(2) goes on. -1: where the file is, which moves with each.
 pub fn behind(at: off_t, done: usize) -> off_t {
     if at == -1 {
         at

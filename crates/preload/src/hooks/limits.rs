@@ -8,9 +8,8 @@ use super::next::hooks;
 use super::readable::is_readable;
 use super::receive::{BounceBuffer, size};
 use crate::table::{self, Table};
-use crate::{call, declined, fork, give, inside, marked, private};
-use core::mem::MaybeUninit;
-use core::ptr::{null, null_mut};
+use crate::{call, declined, fork, give, inside, marked, mode, private};
+use core::ptr::null_mut;
 use libc::{c_int, c_uint, pid_t, rlimit};
 
 /// Sets a limit of this process, by `call`, which gets where the limit is.
@@ -96,20 +95,14 @@ fn set_of_files(limit: &rlimit, call: &mut dyn FnMut() -> c_int) -> Option<c_int
 
 /// True if the kernel does not refuse a limit. A higher hard limit is tried first: only some processes may have it.
 fn is_allowed(limit: &rlimit) -> bool {
-    let mut now = MaybeUninit::<rlimit>::zeroed();
-    let number = libc::SYS_prlimit64;
     let what = libc::RLIMIT_FSIZE;
-    // SAFETY: fills the structure; zeros are a valid one.
-    let now = unsafe {
-        softfault::system_call!(number, 0, what, null::<rlimit>(), now.as_mut_ptr());
-        now.assume_init()
-    };
+    let now = mode::limits(what);
     let raised = rlimit {
         rlim_cur: now.rlim_cur,
         rlim_max: limit.rlim_max,
     };
     let try_raised = || {
-        let none = null_mut::<rlimit>();
+        let (number, none) = (libc::SYS_prlimit64, null_mut::<rlimit>());
         // SAFETY: the structure is there.
         unsafe { softfault::system_call!(number, 0, what, &raw const raised, none) == 0 }
     };

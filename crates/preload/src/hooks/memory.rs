@@ -2,6 +2,7 @@
 //! is, which has an error for it.
 
 use super::again::{COPIED, Reads, may_be_missing, with_copy, with_text};
+use super::direct::behind;
 use super::next::hooks;
 use super::readable::is_readable;
 use super::stream_lock::LockedStream;
@@ -174,11 +175,6 @@ pub unsafe fn send_at_once(to: Destination, vectors: *const iovec, count: usize)
         let flags = to.flags & !libc::MSG_FASTOPEN | libc::MSG_DONTWAIT;
         nexts::sendmsg.get()(to.fd, &message, flags)
     }
-}
-
-/// -1: where the file is.
-fn behind(at: off_t, done: usize) -> off_t {
-    if at == -1 { -1 } else { at + done as off_t }
 }
 
 /// Items that are written from copies, where they may have been taken; how many are whole. `locks`: the stream, to which no other

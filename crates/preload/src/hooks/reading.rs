@@ -2,7 +2,7 @@
 
 use super::put::{first_piece, may_be_put};
 use super::receive::{bytes_into, is_taken, received};
-use crate::call;
+use crate::{call, decide};
 use core::ffi::c_void;
 use libc::{c_int, ssize_t};
 
@@ -56,7 +56,7 @@ pub(super) fn is_one_call(to: *mut c_void, bytes: usize) -> bool {
 /// How long a regular file is that this descriptor reads. `None` of files without bytes: those of /proc(5) may have no positions.
 #[cold]
 pub(super) fn bytes_of_file(fd: c_int) -> Option<libc::off_t> {
-    let about = about(fd);
+    let about = about(fd)?;
     // SAFETY: only asks.
     let flags = unsafe { softfault::system_call!(libc::SYS_fcntl, fd, libc::F_GETFL) };
     let reads = flags >= 0 && flags as c_int & libc::O_ACCMODE != libc::O_WRONLY;
@@ -66,21 +66,14 @@ pub(super) fn bytes_of_file(fd: c_int) -> Option<libc::off_t> {
 
 #[cold]
 pub(super) fn is_file(fd: c_int) -> bool {
-    matches!(
-        about(fd).st_mode & libc::S_IFMT,
-        libc::S_IFREG | libc::S_IFBLK
-    )
+    let kind = about(fd).map(|about| about.st_mode & libc::S_IFMT);
+    matches!(kind, Some(libc::S_IFREG | libc::S_IFBLK))
 }
 
-/// What fstat(2) says of it, or zeros.
-fn about(fd: c_int) -> libc::stat {
+/// What fstat(2) says of it, errno kept.
+fn about(fd: c_int) -> Option<libc::stat> {
     let errno = call::errno();
-    let mut about = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: fills the structure; zeros are a valid one.
-    let about = unsafe {
-        softfault::system_call!(libc::SYS_fstat, fd, about.as_mut_ptr());
-        about.assume_init()
-    };
+    let about = decide::look(fd);
     call::set_errno(errno);
     about
 }

@@ -10,8 +10,7 @@ use super::bounce::Temporary;
 use super::readable::is_readable;
 use super::served::Served;
 use crate::call::{errno, set_errno};
-use crate::{marked, mode};
-use core::mem::MaybeUninit;
+use crate::{decide, marked, mode};
 use core::ops::Range;
 use core::ptr::null_mut;
 use libc::{c_int, c_void, iovec, msghdr, ssize_t};
@@ -55,16 +54,14 @@ impl Destination {
     #[cold]
     fn kind(self) -> Kind {
         let before = errno();
-        let mut about = MaybeUninit::<libc::stat>::zeroed();
+        let mode = decide::look(self.fd).map_or(0, |about| about.st_mode);
         let (mut kind, mut bytes) = (0, size_of::<c_int>() as libc::socklen_t);
-        // SAFETY: both calls fill what they are given; zeros are a valid structure.
-        let (mode, is_stream) = unsafe {
-            softfault::system_call!(libc::SYS_fstat, self.fd, about.as_mut_ptr());
-            let (level, name) = (libc::SOL_SOCKET, libc::SO_TYPE);
-            let to: *mut c_int = &mut kind;
-            softfault::system_call!(libc::SYS_getsockopt, self.fd, level, name, to, &mut bytes);
-            (about.assume_init().st_mode, kind == libc::SOCK_STREAM)
+        let (level, name, to) = (libc::SOL_SOCKET, libc::SO_TYPE, &raw mut kind);
+        // SAFETY: fills the number.
+        unsafe {
+            softfault::system_call!(libc::SYS_getsockopt, self.fd, level, name, to, &mut bytes)
         };
+        let is_stream = kind == libc::SOCK_STREAM;
         set_errno(before);
         match mode & libc::S_IFMT {
             libc::S_IFREG | libc::S_IFBLK => Kind::File,
