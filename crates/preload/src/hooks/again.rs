@@ -8,7 +8,7 @@
 use super::bounce::Temporary;
 use super::readable::is_readable;
 use super::served::Served;
-use crate::call::errno;
+use crate::call::{errno, set_errno};
 use crate::{marked, mode};
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -218,33 +218,35 @@ fn touch_to_write(part: Range<usize>) -> bool {
     touched
 }
 
-/// A call that reads memory: made again as long as something is missing. Where nothing is served any more it is made once more: the
-/// memory may be the kernel's by now.
+/// A call that reads memory, and sets errno.
 #[inline]
-pub fn again<T: Answer>(reads: &[Reads], mut call: impl FnMut() -> T) -> T {
-    let mut answer = call();
-    for _ in 0..AGAIN {
-        let is_missing = answer.failed() && errno() == libc::EFAULT && mode::is_signals();
-        if !is_missing || !may_be_missing(reads) {
-            break;
-        }
-        let touched = touch(reads);
-        answer = call();
-        if !touched {
-            break;
-        }
-    }
-    answer
+pub fn again<T: Answer>(reads: &[Reads], call: impl FnMut() -> T) -> T {
+    let is_missing = |answer: T| answer.failed() && errno() == libc::EFAULT;
+    while_missing(reads, is_missing, call)
 }
 
 /// The same of a call that answers an error, and leaves errno alone.
-pub fn again_by_error(reads: &[Reads], mut call: impl FnMut() -> c_int) -> c_int {
+pub fn again_by_error(reads: &[Reads], call: impl FnMut() -> c_int) -> c_int {
+    while_missing(reads, |answer| answer == libc::EFAULT, call)
+}
+
+/// A call that is made again as long as something is missing. Where nothing is served any more it is made once more: the memory
+/// may be the kernel's by now. Each repeat finds the errno that the first call has found: one that succeeds leaves it alone, and
+/// so does pathconf(3) where it has no value to answer.
+#[inline]
+fn while_missing<T: Copy>(
+    reads: &[Reads],
+    is_missing: impl Fn(T) -> bool,
+    mut call: impl FnMut() -> T,
+) -> T {
+    let before = errno();
     let mut answer = call();
     for _ in 0..AGAIN {
-        if answer != libc::EFAULT || !mode::is_signals() || !may_be_missing(reads) {
+        if !is_missing(answer) || !mode::is_signals() || !may_be_missing(reads) {
             break;
         }
         let touched = touch(reads);
+        set_errno(before);
         answer = call();
         if !touched {
             break;

@@ -186,6 +186,7 @@ pub fn with_bytes(
     more: &[Reads],
     mut call: impl FnMut(usize, *const c_void, usize) -> ssize_t,
 ) -> ssize_t {
+    let before = errno();
     let answer = call(0, start, bytes);
     let is_done = answer == bytes as ssize_t || answer == 0 || !mode::is_signals();
     if is_done || answer < 0 && errno() != libc::EFAULT {
@@ -203,7 +204,7 @@ pub fn with_bytes(
         let vector = unsafe { *vectors };
         call(done, vector.iov_base, vector.iov_len)
     };
-    finish(to, (&one, 1), more, answer, &mut call)
+    finish(to, (&one, 1), more, (answer, before), &mut call)
 }
 
 /// A call that writes the buffers of vectors: the same. `call` gets the number of bytes done, and the rest.
@@ -213,6 +214,7 @@ pub fn with_vectors(
     more: &[Reads],
     mut call: impl FnMut(usize, *const iovec, usize) -> ssize_t,
 ) -> ssize_t {
+    let before = errno();
     let answer = call(0, vectors, count);
     if answer == 0 || answer < 0 && errno() != libc::EFAULT {
         return answer;
@@ -220,7 +222,7 @@ pub fn with_vectors(
     if !mode::is_signals() || !marked::is_any() || !are_readable(vectors, count) {
         return answer;
     }
-    finish(to, (vectors, count), more, answer, &mut call)
+    finish(to, (vectors, count), more, (answer, before), &mut call)
 }
 
 #[cold]
@@ -228,8 +230,23 @@ fn are_readable(vectors: *const iovec, count: usize) -> bool {
     is_readable(vectors.cast(), count.saturating_mul(size_of::<iovec>()))
 }
 
+/// The rest of a call whose first answer is here, with the errno before it: a success leaves that alone.
 #[cold]
 fn finish(
+    to: Destination,
+    vectors: (*const iovec, usize),
+    more: &[Reads],
+    (first, before): (ssize_t, c_int),
+    call: &mut dyn FnMut(usize, *const iovec, usize) -> ssize_t,
+) -> ssize_t {
+    let answer = go_on(to, vectors, more, first, call);
+    if answer >= 0 {
+        set_errno(before);
+    }
+    answer
+}
+
+fn go_on(
     to: Destination,
     (vectors, count): (*const iovec, usize),
     more: &[Reads],
@@ -368,12 +385,13 @@ pub unsafe fn with_two_vectors(
     if first <= 0 || !mode::is_signals() || !marked::is_any() {
         return first;
     }
+    let before = errno();
     let (mut done, mut tries) = (first as usize, 0);
     loop {
         // SAFETY: the caller's promise: the kernel has looked at them.
         let (rest, place) = unsafe { (Rest::of(from, count, done), Rest::of(to, to_count, done)) };
         if place.count == 0 || !rest.may_be_taken() {
-            return done as ssize_t;
+            break;
         }
         rest.bring_in();
         let (to, to_count) = (place.vectors.as_ptr(), place.count);
@@ -381,9 +399,11 @@ pub unsafe fn with_two_vectors(
             some @ 1.. => (done, tries) = (done + some as usize, 0),
             // A page went again before the call came to it, or the others have none.
             -1 if errno() == libc::EFAULT && tries < BEFORE_COPY => tries += 1,
-            _ => return done as ssize_t,
+            _ => break,
         }
     }
+    set_errno(before);
+    done as ssize_t
 }
 
 /// sendmsg(2), and its like: the name and the control data go with the first bytes only.
@@ -395,6 +415,7 @@ pub unsafe fn with_message(
     message: *const msghdr,
     mut call: impl FnMut(*const msghdr) -> ssize_t,
 ) -> ssize_t {
+    let before = errno();
     let answer = call(message);
     if answer == 0 || answer < 0 && errno() != libc::EFAULT {
         return answer;
@@ -426,5 +447,5 @@ pub unsafe fn with_message(
         call(&own)
     };
     let vectors = (about.msg_iov.cast_const(), about.msg_iovlen);
-    finish(to, vectors, &more, answer, &mut call)
+    finish(to, vectors, &more, (answer, before), &mut call)
 }
