@@ -15,13 +15,26 @@ const LONGEST: usize = 24;
 
 /// Why the loader of a program is careful; `None`: it is not.
 pub fn why_careful(path: &Path) -> Option<&'static str> {
-    if is_without_rights(path) {
-        return None;
+    // SAFETY: only ask.
+    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    // SAFETY: the same.
+    let now = unsafe { (libc::geteuid(), libc::getegid()) };
+    let gives_rights = !is_without_rights(path);
+    let by_file = if gives_rights {
+        ids_of(path)
+    } else {
+        (None, None)
+    };
+    let ids = (by_file.0.unwrap_or(now.0), by_file.1.unwrap_or(now.1));
+    if ids != (user, group) {
+        return Some(match ids == now {
+            true => {
+                "softfault runs with another effective user or group than its real one (setuid or setgid), and so would the program: its loader ignores LD_PRELOAD"
+            }
+            false => "a setuid or setgid program: its loader ignores LD_PRELOAD",
+        });
     }
-    if is_setid(path) {
-        return Some("a setuid or setgid program: its loader ignores LD_PRELOAD");
-    }
-    let has = has_capabilities(path).unwrap_or(false);
+    let has = gives_rights && has_capabilities(path).unwrap_or(false);
     has.then_some(
         "a program with file capabilities (getcap): its loader ignores LD_PRELOAD, unless root runs it",
     )
@@ -32,17 +45,18 @@ fn is_without_rights(path: &Path) -> bool {
     files::file_system(path).is_some_and(|about| about.f_flag & libc::ST_NOSUID != 0)
 }
 
-/// True if the program runs as another user or group.
-fn is_setid(path: &Path) -> bool {
-    let Ok(about) = fs::metadata(path) else {
-        return false;
-    };
-    // SAFETY: only ask.
-    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
-    let mode = about.mode();
-    mode & libc::S_ISUID != 0 && about.uid() != user
-        || mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP
-            && about.gid() != group
+/// The user and the group that the file has the program run as. Without new privileges (`PR_SET_NO_NEW_PRIVS`) there are none; the
+/// loader is careful about capabilities all the same.
+fn ids_of(path: &Path) -> (Option<u32>, Option<u32>) {
+    const SET_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
+    match fs::metadata(path) {
+        Ok(about) if of_this_process("NoNewPrivs:").as_deref() != Some("1") => {
+            let has = |bits| about.mode() & bits == bits;
+            let user = has(libc::S_ISUID).then(|| about.uid());
+            (user, has(SET_GROUP).then(|| about.gid()))
+        }
+        _ => (None, None),
+    }
 }
 
 /// True if the file gives capabilities that the kernel takes for more rights: any, to all users but root. `None`: it has none.
@@ -78,10 +92,13 @@ fn has_capabilities(path: &Path) -> Option<bool> {
 
 /// A set of capabilities of this process, which the program will have; all where the kernel does not say.
 fn own_set(name: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mut lines = status.lines();
-    let set = lines.find_map(|line| line.strip_prefix(name));
-    set.map_or(u64::MAX, |set| {
-        u64::from_str_radix(set.trim(), 16).unwrap_or(u64::MAX)
-    })
+    let set = of_this_process(name).and_then(|set| u64::from_str_radix(&set, 16).ok());
+    set.unwrap_or(u64::MAX)
+}
+
+/// A value of this process, which the program inherits (proc(5)).
+fn of_this_process(name: &str) -> Option<String> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(value.trim().to_owned())
 }

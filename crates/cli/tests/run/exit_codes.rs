@@ -8,7 +8,7 @@ use softfault_skip::skipped;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 
 fn refuses_program(program: &Path, code: i32, why: &str) {
@@ -138,7 +138,7 @@ fn a_program_that_no_library_can_be_loaded_into() {
         return skipped("root", "only root can make another user's setuid program");
     }
     let program = directory.join("setuid");
-    fs::copy("/bin/true", &program).unwrap();
+    fs::copy("/bin/grep", &program).unwrap();
     chown(&program, Some(1), Some(1)).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
     refuses_program(&program, 126, "setuid");
@@ -146,6 +146,36 @@ fn a_program_that_no_library_can_be_loaded_into() {
     let script = directory.join("script");
     executable(&script, &format!("#!{} -x\n", program.display()));
     refuses_program(&script, 126, "setuid");
+    // Failed before: it was refused, too.
+    let mut run = softfault_run();
+    // SAFETY: a system call, which gives nobody more rights.
+    unsafe { run.pre_exec(no_new_privileges) };
+    run.arg("--").arg(&program);
+    let run = run.args(["-q", "libsoftfault_preload", "/proc/self/maps"]);
+    let run = run.output().unwrap();
+    assert!(run.status.success(), "{run:?}");
+    // Failed before: the program ran without softfault, and nobody said so.
+    let mut run = softfault_run();
+    // SAFETY: a system call.
+    unsafe { run.pre_exec(of_another_user) };
+    refuses(run.args(["--", "/bin/true"]), 126, "another effective user");
+}
+
+fn no_new_privileges() -> std::io::Result<()> {
+    // SAFETY: takes numbers only.
+    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Root's rights in a process of another user.
+fn of_another_user() -> std::io::Result<()> {
+    // SAFETY: takes numbers only.
+    match unsafe { libc::setresuid(1, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 /// Capabilities of a file, as the kernel keeps them: the version, the permitted set and the inheritable one, by halves.
