@@ -54,6 +54,12 @@ pub fn hold() {
     unsafe { *HELD.0.get() = Some(locked) };
 }
 
+/// Looks at it in the thread that has it locked for a fork.
+pub fn in_held<T>(look: impl FnOnce(&Blocks) -> Option<T>) -> Option<T> {
+    // SAFETY: this thread has the list locked, and lets it go only later.
+    look(unsafe { (*HELD.0.get()).as_deref() }?)
+}
+
 /// After it, in the parent or the child.
 pub fn let_go() {
     // SAFETY: this thread has locked the list in `hold`, or its parent's copy of it has.

@@ -4,7 +4,7 @@
 //! with a page, which blocks of the C library's do not unless they are asked to: so `free` knows most of those that are not
 //! ours by their addresses alone, and the rest by the bitmap of taken memory (`marked.rs`).
 
-use crate::block_list::lock;
+use crate::block_list::{self, Blocks, lock};
 use crate::decide::{self, Call, PAGE};
 use crate::{call, change, declined, give, heap, inside, marked, private_calls, table, take};
 use libc::c_void;
@@ -47,22 +47,23 @@ pub fn allocate(bytes: usize, align: usize) -> Option<*mut c_void> {
 /// Bytes of a block from an address on; `None`: no block of ours begins there.
 #[cold]
 pub fn bytes_of(block: *mut c_void) -> Option<usize> {
+    let bytes = |blocks: &Blocks| {
+        let mapping = blocks.mappings.get(&(block as usize))?;
+        Some(mapping.end - block as usize)
+    };
     if heap::is_held() {
-        return None;
+        return block_list::in_held(bytes);
     }
     let _inside = inside::enter();
-    let blocks = lock();
-    let mapping = blocks.mappings.get(&(block as usize))?;
-    Some(mapping.end - block as usize)
+    bytes(&lock())
 }
 
 /// Frees a block; false if none of ours begins there.
 #[cold]
 pub fn free(block: *mut c_void) -> bool {
     if heap::is_held() {
-        // In a handler of a fork that was registered before the program's own: nothing can be looked up, and the
-        // memory stays.
-        return true;
+        // In a handler of a fork that was registered before ours: nothing can be taken out of the list, and the memory stays.
+        return bytes_of(block).is_some();
     }
     let inside = inside::enter();
     let mut blocks = lock();
@@ -93,9 +94,6 @@ pub fn free(block: *mut c_void) -> bool {
 /// Lets a block have so many bytes, without a copy; where it is then. `None`: it is as it was.
 #[cold]
 pub fn resize(block: *mut c_void, bytes: usize) -> Option<*mut c_void> {
-    if heap::is_held() {
-        return None;
-    }
     let bytes = bytes.checked_next_multiple_of(PAGE)?;
     let start = block as usize;
     let _inside = inside::enter()?;

@@ -3,7 +3,7 @@
 
 use super::next::{Next, hooks};
 use crate::decide::{LEAST as LEAST_MAPPING, PAGE};
-use crate::{blocks, early, marked, options, program};
+use crate::{blocks, call, early, heap, marked, options, program};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{c_int, c_void, size_t};
@@ -70,6 +70,17 @@ unsafe fn reallocate(block: *mut c_void, bytes: usize) -> Option<*mut c_void> {
     };
     if had.is_some() && bytes == 0 {
         free_ours(block);
+        return Some(null_mut());
+    }
+    if let Some(had) = had
+        && heap::is_held()
+        && !early::has(block)
+    {
+        // A block can neither move nor be copied while the process forks: its pages may be missing, and nobody brings them in.
+        if had >= bytes {
+            return Some(block);
+        }
+        call::set_errno(libc::ENOMEM);
         return Some(null_mut());
     }
     if had.is_some()
