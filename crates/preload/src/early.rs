@@ -5,7 +5,7 @@ use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use libc::{c_void, size_t};
+use libc::{c_char, c_void, size_t};
 
 const PAGE: usize = crate::decide::PAGE;
 const BYTES: usize = 16 * PAGE;
@@ -69,6 +69,17 @@ impl EarlyCall {
 pub fn can_look_up() -> bool {
     // The compiler knows that a function is somewhere.
     core::hint::black_box(libc::dlsym as *const () as usize) != 0
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// False where the program's first functions run (`.preinit_array`): the C library has not been given the environment yet, in
+/// which the options are.
+pub fn has_environment() -> bool {
+    // SAFETY: looks at a pointer, which the loader's thread sets before there are others.
+    !unsafe { environ }.is_null()
 }
 
 extern "C" fn malloc(bytes: size_t) -> *mut c_void {

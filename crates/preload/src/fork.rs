@@ -94,7 +94,7 @@ extern "C" fn prepare() {
     unsafe { *HELD.0.get() = Some((table, inside)) };
 }
 
-/// The process whose memory this is. Relaxed: set while it has one thread.
+/// The process whose memory this is; 0 before this library is initialised. Relaxed: set before anybody needs it.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 fn note_process() {
@@ -105,12 +105,17 @@ fn note_process() {
 /// True in a child that shares its parent's memory (vfork).
 pub fn is_in_parents_memory() -> bool {
     // SAFETY: only asks.
-    PROCESS.load(Relaxed) != unsafe { libc::getpid() }
+    process() != unsafe { libc::getpid() }
 }
 
-/// Its number.
+/// The number of the process whose memory this is. Libraries that the program is linked with are initialised before ours: so early
+/// every process counts as its own.
 pub fn process() -> i32 {
-    PROCESS.load(Relaxed)
+    match PROCESS.load(Relaxed) {
+        // SAFETY: only asks.
+        0 => unsafe { libc::getpid() },
+        number => number,
+    }
 }
 
 /// Private memory that a child would lose is handed over before, and the kernel's from then on: both have it.

@@ -1,4 +1,5 @@
-//! How faults of this process reach us: settled when the library is loaded, by the system's permissions.
+//! How faults of this process reach us: settled when the library is loaded, or at the first question before that, by the system's
+//! permissions.
 
 use crate::call;
 use crate::options::{self, Mode};
@@ -12,24 +13,31 @@ static MODE: AtomicU8 = AtomicU8::new(0);
 /// The mode. Messages wherever they are allowed: they alone are right for every system call. Not under a tracer, which may stop
 /// the thread that serves faults, and wait for a page of the program's meanwhile.
 pub fn get() -> Mode {
+    known().unwrap_or_else(|| {
+        let errno = call::errno();
+        let mode = options::get().faults.unwrap_or_else(|| match is_traced() {
+            true => Mode::Signals,
+            false => allowed(),
+        });
+        call::set_errno(errno);
+        MODE.store(1 + mode as u8, Relaxed);
+        mode
+    })
+}
+
+/// The mode, if it is known.
+pub fn known() -> Option<Mode> {
     // Relaxed: every thread finds the same.
     match MODE.load(Relaxed) {
-        0 => {
-            let mode = options::get().faults.unwrap_or_else(|| match is_traced() {
-                true => Mode::Signals,
-                false => allowed(),
-            });
-            MODE.store(1 + mode as u8, Relaxed);
-            mode
-        }
-        known if known == 1 + Mode::Signals as u8 => Mode::Signals,
-        _ => Mode::Messages,
+        0 => None,
+        known if known == 1 + Mode::Signals as u8 => Some(Mode::Signals),
+        _ => Some(Mode::Messages),
     }
 }
 
 /// True if faults are known to arrive as signals. Cheap, and for any state of the program.
 pub fn is_signals() -> bool {
-    MODE.load(Relaxed) == 1 + Mode::Signals as u8
+    known() == Some(Mode::Signals)
 }
 
 /// True if private memory can be had: written pages go to swap where the budget is short, and system

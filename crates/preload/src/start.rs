@@ -2,7 +2,8 @@
 
 use crate::{declined, fits, fork, hooks, inside, options, reports, standard_error, table, tree};
 
-/// Before the program's own initialisers, if the loader can have it so; a hook may be called before.
+/// Before the program's own initialisers, and after those of the libraries that it is linked with: their calls, and those of threads
+/// that they start, come to the hooks before.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = loaded;

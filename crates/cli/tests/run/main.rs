@@ -20,6 +20,7 @@ mod exit_codes;
 mod filter;
 mod filtered;
 mod library;
+mod linked;
 mod lives;
 mod malloc;
 mod moved;

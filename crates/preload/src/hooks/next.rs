@@ -4,7 +4,7 @@ use crate::early;
 use core::ffi::CStr;
 use core::marker::PhantomData;
 use core::mem::transmute_copy;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
 
 /// The next function of a name, looked up once.
 pub struct Next<F> {
@@ -13,9 +13,10 @@ pub struct Next<F> {
     from: LookUp,
     /// The replacement as long as the function cannot be looked up.
     early: early::EarlyCall,
-    /// It is being looked up: when the library is loaded, by one thread, where no thread-local value can be looked at yet.
-    /// Relaxed: of one thread.
-    looking: AtomicBool,
+    /// The number of the thread that looks it up, which may call the hook meanwhile; 0: none. No thread-local value: there may be
+    /// none yet. Of several threads that look it up, the last: the others may begin again, once for each. Relaxed: a thread asks
+    /// only about its own number.
+    looking: AtomicI32,
     /// Its address; 0 before it was looked up. Relaxed: every look-up finds the same.
     addr: AtomicUsize,
     kind: PhantomData<F>,
@@ -45,7 +46,7 @@ impl<F: Copy> Next<F> {
             name,
             from,
             early: early::EarlyCall::of(name),
-            looking: AtomicBool::new(false),
+            looking: AtomicI32::new(0),
             addr: AtomicUsize::new(0),
             kind: PhantomData,
         }
@@ -70,17 +71,25 @@ impl<F: Copy> Next<F> {
 
     #[cold]
     fn look_up(&self) -> usize {
-        // The loader allocates while it looks a name up.
-        if !early::can_look_up() || self.looking.swap(true, Relaxed) {
-            return (self.early.function()).unwrap_or(missing as *const () as usize);
+        let replacement = || (self.early.function()).unwrap_or(missing as *const () as usize);
+        if !early::can_look_up() {
+            return replacement();
         }
+        // SAFETY: only asks.
+        let own = unsafe { softfault::system_call!(libc::SYS_gettid) } as i32;
+        // The loader allocates while it looks a name up.
+        if self.looking.load(Relaxed) == own {
+            return replacement();
+        }
+        // Over another thread's number: a look-up waits for a lock that the other may have, and both find the same.
+        self.looking.store(own, Relaxed);
         let from = match self.from {
             LookUp::Behind => libc::RTLD_NEXT,
             LookUp::First => libc::RTLD_DEFAULT,
         };
         // SAFETY: looks a name up.
         let mut addr = unsafe { libc::dlsym(from, self.name.as_ptr()) } as usize;
-        self.looking.store(false, Relaxed);
+        let _ = self.looking.compare_exchange(own, 0, Relaxed, Relaxed);
         if addr == 0 {
             addr = missing as *const () as usize;
         }

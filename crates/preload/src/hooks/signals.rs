@@ -9,7 +9,8 @@ use super::next::hooks;
 use super::polled::polled;
 use super::readable::is_readable;
 use super::receive::{BounceBuffer, set_bytes};
-use crate::{fork, mode};
+use crate::options::Mode;
+use crate::{early, fork, mode};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,6 +18,15 @@ use libc::{
     c_int, epoll_event, fd_set, nfds_t, pollfd, sigaction as Action, sighandler_t, sigset_t,
     timespec,
 };
+
+/// True if faults are signals, also where that was not asked before: libraries that the program is linked with set their masks and
+/// handlers before ours is initialised, and these last.
+fn are_signals() -> bool {
+    match mode::known() {
+        None if early::can_look_up() && early::has_environment() => mode::get() == Mode::Signals,
+        known => known == Some(Mode::Signals),
+    }
+}
 
 thread_local! {
     /// The program believes that this thread blocks SIGBUS.
@@ -66,7 +76,7 @@ unsafe fn has_sigbus(set: *const sigset_t) -> bool {
 pub unsafe fn without(set: *const sigset_t, place: &mut MaybeUninit<sigset_t>) -> *const sigset_t {
     // SAFETY: the caller's promise.
     unsafe {
-        if !mode::is_signals() || !has_sigbus(set) {
+        if !are_signals() || !has_sigbus(set) {
             return set;
         }
         let place = place.write(set.read());
@@ -83,7 +93,7 @@ unsafe fn of_the_kernel(
     set: *const sigset_t,
     place: &mut MaybeUninit<sigset_t>,
 ) -> *const sigset_t {
-    match mode::is_signals() && is_readable(set.cast(), size_of::<u64>()) {
+    match are_signals() && is_readable(set.cast(), size_of::<u64>()) {
         // SAFETY: it is there.
         true => unsafe { without(set, place) },
         false => set,
@@ -98,7 +108,7 @@ const SIGBUS: u64 = 1 << (libc::SIGBUS - 1);
 /// # Safety
 /// As of the system call that it is for.
 pub unsafe fn without_in_kernel_set(set: *const u64, place: &mut u64) -> *const u64 {
-    if set.is_null() || !mode::is_signals() || !is_readable(set.cast(), size_of::<u64>()) {
+    if set.is_null() || !are_signals() || !is_readable(set.cast(), size_of::<u64>()) {
         return set;
     }
     // SAFETY: it is there.
@@ -116,7 +126,7 @@ unsafe fn change_mask(
     set: *const sigset_t,
     before: *mut sigset_t,
 ) -> c_int {
-    if !mode::is_signals() || crate::inside::is_inside() {
+    if !are_signals() || crate::inside::is_inside() {
         // SAFETY: the caller's promise.
         return unsafe { next(how, set, before) };
     }
@@ -160,7 +170,7 @@ pub unsafe fn change_kernel_mask(
 ) -> c_int {
     let is_there = |set: *const u64| set.is_null() || is_readable(set.cast(), size_of::<u64>());
     // The kernel has an error for what cannot be read.
-    if !mode::is_signals() || !is_there(set) {
+    if !are_signals() || !is_there(set) {
         return next(set, before);
     }
     // SAFETY: it is there.
@@ -210,7 +220,7 @@ unsafe fn change_action(
     action: *const Action,
     before: *mut Action,
 ) -> c_int {
-    if !mode::is_signals() || crate::inside::is_inside() {
+    if !are_signals() || crate::inside::is_inside() {
         // SAFETY: the caller's promise.
         return unsafe { next(signal, action, before) };
     }
@@ -258,7 +268,7 @@ const OLD_SIGBUS: c_int = 1 << (libc::SIGBUS - 1);
 
 /// True for the signal by which faults are served.
 fn is_ours(signal: c_int) -> bool {
-    signal == libc::SIGBUS && mode::is_signals() && !crate::inside::is_inside()
+    signal == libc::SIGBUS && are_signals() && !crate::inside::is_inside()
 }
 
 /// signal(3), of SIGBUS, with flags; `None`: it is not ours.
@@ -405,12 +415,12 @@ hooks! {
 
     /// sigpause(3), of BSD: it has a mask.
     fn sigpause(mask: c_int) -> c_int = |next| {
-        next(if mode::is_signals() { mask & !OLD_SIGBUS } else { mask })
+        next(if are_signals() { mask & !OLD_SIGBUS } else { mask })
     };
 
     /// Both kinds of sigpause(3).
     fn __sigpause(signal_or_mask: c_int, is_signal: c_int) -> c_int = |next| {
-        let is_mask = is_signal == 0 && mode::is_signals();
+        let is_mask = is_signal == 0 && are_signals();
         next(if is_mask { signal_or_mask & !OLD_SIGBUS } else { signal_or_mask }, is_signal)
     };
 
