@@ -59,7 +59,7 @@ impl Anonymous {
 
     /// Lets pages of one page table be absent, and gives up their slots: the number of residents, and that of charged ones.
     pub(super) fn forget_span(&self, span: &Range<usize>) -> (usize, u64) {
-        let (mut residents, mut charged) = (0, 0);
+        let (mut residents, mut charged, mut stay) = (0, 0, 0);
         for page in self.page_range(span) {
             if self.pages.is_unused(page) {
                 continue;
@@ -73,8 +73,12 @@ impl Anonymous {
             }
             self.put_slot(lock.slot());
             lock.set_slot(None);
-            self.node.unpin_pages(state.stays().into());
+            stay += u64::from(state.stays());
             lock.set(PageState::ABSENT);
+        }
+        if stay > 0 {
+            // A word of all processors: seldom, and once for all.
+            self.node.unpin_pages(stay);
         }
         (residents, charged)
     }
