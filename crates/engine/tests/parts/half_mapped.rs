@@ -4,6 +4,7 @@ use crate::over_soft::handed_on_but_memory;
 use crate::writable::{bytes, finish, write_back};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
+use softfault_engine::fault;
 use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{
     Access, Mmu, MmuError, PartialMove, Place, Reservation, SoftMmu, Zeroed,
@@ -23,6 +24,8 @@ const AT: usize = 8;
 struct Short {
     mmu: Arc<SoftMmu>,
     left: Arc<AtomicUsize>,
+    /// Calls of `zap`.
+    zaps: Arc<AtomicUsize>,
     can_protect: bool,
 }
 
@@ -82,6 +85,11 @@ impl Mmu for Short {
         self.mmu.protect(ranges);
     }
 
+    fn zap(&self, ranges: &[Range<usize>]) {
+        self.zaps.fetch_add(1, Relaxed);
+        self.mmu.zap(ranges);
+    }
+
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
         self.mmu.bytes(window, addr)
     }
@@ -100,9 +108,14 @@ impl Mmu for Short {
 }
 
 fn rig(left: &Arc<AtomicUsize>, can_protect: bool) -> Rig {
+    rig_with(left, &Arc::default(), can_protect)
+}
+
+fn rig_with(left: &Arc<AtomicUsize>, zaps: &Arc<AtomicUsize>, can_protect: bool) -> Rig {
     Rig::over(4096, &TestSwap::new(1000), |mmu| Short {
         mmu,
         left: left.clone(),
+        zaps: zaps.clone(),
         can_protect,
     })
 }
@@ -183,6 +196,34 @@ fn a_page_of_a_file_that_was_expected_to_be_written_to_and_was_stays() {
     let written = [next - 1, next, next + 1, next + 2].map(|page| store.byte(offset(page)));
     assert_eq!(written, [1, 2, 2, 3]);
     assert_eq!(cache.dirty_pages(), 0);
+    finish(rig, cache);
+}
+
+/// A zap is a TLB shootdown of all threads.
+#[test]
+fn whole_pages_that_were_not_all_written_are_zapped_once() {
+    let (left, zaps) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::default());
+    let rig = rig_with(&left, &zaps, true);
+    let store = TestStore::new(bytes(256));
+    let cache = rig.map_writable(&store);
+    let start = cache.addresses().start;
+    let (content, charged) = ([7; 8 * PAGE_SIZE], rig.node.budget.charged());
+    // With and without other pages beneath the page table.
+    for touched in [false, true] {
+        if touched {
+            rig.touch(start + 100 * PAGE_SIZE).unwrap();
+        }
+        left.store(3, Relaxed);
+        let before = zaps.load(Relaxed);
+        // SAFETY: the bytes can be read; the window is mapped.
+        let written = unsafe { fault::write_whole(&cache, start, &raw const content[..]) };
+        assert_eq!(written, 0);
+        assert_eq!(zaps.load(Relaxed), before + 1);
+        left.store(usize::MAX, Relaxed);
+        assert_eq!(rig.touch(start), Ok(byte_at(0, 0)));
+        rig.evict_all();
+    }
+    assert_eq!(rig.node.budget.charged(), charged);
     finish(rig, cache);
 }
 

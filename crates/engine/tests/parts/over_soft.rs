@@ -1,6 +1,6 @@
 //! Page tables that stand over the soft ones, which they have in a field `mmu`, and do some things differently.
 
-/// The methods of `Mmu` that all of them hand on, but those that take memory, and `protect`.
+/// The methods of `Mmu` that all of them hand on, but those that take memory, `protect` and `zap`.
 macro_rules! handed_on_but_memory {
     () => {
         fn reserve(&self, bytes: usize, protection: Protection) -> Result<Reservation, MmuError> {
@@ -25,10 +25,6 @@ macro_rules! handed_on_but_memory {
 
         fn flush_tlbs(&self) {
             self.mmu.flush_tlbs();
-        }
-
-        fn zap(&self, ranges: &[Range<usize>]) {
-            self.mmu.zap(ranges);
         }
 
         unsafe fn read(&self, addr: usize, target: *mut u8, bytes: usize) -> bool {
@@ -56,6 +52,10 @@ macro_rules! handed_on {
 
         fn protect(&self, ranges: &[Range<usize>]) {
             self.mmu.protect(ranges);
+        }
+
+        fn zap(&self, ranges: &[Range<usize>]) {
+            self.mmu.zap(ranges);
         }
 
         fn fill(&self, window: &Reservation, addr: usize, bytes: usize) -> Result<(), MmuError> {

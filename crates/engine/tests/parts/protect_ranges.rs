@@ -38,6 +38,10 @@ impl Mmu for Noting {
         self.mmu.protect(ranges);
     }
 
+    fn zap(&self, ranges: &[Range<usize>]) {
+        self.mmu.zap(ranges);
+    }
+
     fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
         self.mmu.bytes(window, addr)
     }

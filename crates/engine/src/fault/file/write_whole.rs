@@ -104,7 +104,6 @@ unsafe fn write_part(
     let of = slice_from_raw_parts(from, part.len());
     // SAFETY: the bytes can be read, and the part lies in the window, as the caller says.
     if unsafe { node.mmu.copy_absent(to, of) }.is_err() {
-        node.mmu.zap(core::slice::from_ref(part));
         cache.leave(part.start, pages);
         node.budget.uncharge(pages as u64);
         read::discard(node, cache, &held);
