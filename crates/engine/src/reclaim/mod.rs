@@ -82,7 +82,7 @@ impl Node {
 
     /// The same for a thread that may have folios locked.
     pub(crate) fn reclaim_with(&self, pages: usize, in_hand: InHand) -> usize {
-        self.evict_until(pages, in_hand, |made| made >= pages)
+        self.evict_until(pages, Some(in_hand), |made| made >= pages)
     }
 
     /// Makes room for a fault in need. True if there is some, or was: look
@@ -117,17 +117,19 @@ impl Node {
         };
         let freed = match need {
             Need::Pages(pages) => {
-                self.evict_until(pages, in_hand, |made| made >= pages || has_room()) > 0
+                let enough = |made| made >= pages || has_room();
+                self.evict_until(pages, Some(in_hand), enough) > 0
             }
             // Another chunk, so that reads can go on in the one there is.
             Need::Frame if self.pool_may_grow() => {
                 let enough = |made| made > CHUNK_PAGES || has_room();
-                self.evict_until(CHUNK_PAGES, in_hand, enough) > 0
+                self.evict_until(CHUNK_PAGES, Some(in_hand), enough) > 0
             }
             Need::Frame => self.evict_read(|_| has_room()) > 0,
-            Need::Folio => self.evict_until(0, in_hand, |_| has_room()) > 0,
+            // Private memory has neither folios nor dirty pages of a file: it stays.
+            Need::Folio => self.evict_until(0, None, |_| has_room()) > 0,
             Need::Clean => {
-                self.evict_until(0, in_hand, |_| has_room());
+                self.evict_until(0, None, |_| has_room());
                 // Other evictions are of no use.
                 false
             }
@@ -154,8 +156,14 @@ impl Node {
     }
 
     /// Evicts in the order of the header until there is `enough`; returns how
-    /// many pages the budget got back.
-    fn evict_until(&self, pages: usize, in_hand: InHand, enough: impl Fn(usize) -> bool) -> usize {
+    /// many pages the budget got back. `private` says what a caller that private memory helps has in hand; for others none of it is
+    /// evicted.
+    fn evict_until(
+        &self,
+        pages: usize,
+        private: Option<InHand>,
+        enough: impl Fn(usize) -> bool,
+    ) -> usize {
         self.stats.reclaim_batches.add(1);
         if let Some(tell) = self.on_reclaim {
             tell();
@@ -166,17 +174,17 @@ impl Node {
         // the round to itself.
         let mut want = Want::Any;
         let mut left = self.lru.lists.folios() + 1;
-        let mut anonymous_left = self.anonymous_pages();
+        let mut anonymous_left = private.map_or(0, |_| self.anonymous_pages());
         while !enough(made) && (left > 0 || anonymous_left > 0) {
             let wanted = pages.saturating_sub(made);
             let first = || self.takes_anonymous_first() && !self.is_eviction_stopped();
-            let takes_anonymous = anonymous_left > 0 && (left == 0 || first());
-            let (evicted, left) = match takes_anonymous {
-                true => {
+            let private = private.filter(|_| anonymous_left > 0 && (left == 0 || first()));
+            let (evicted, left) = match private {
+                Some(in_hand) => {
                     let evicted = self.evict_anonymous(wanted, in_hand, || enough(made));
                     (evicted, &mut anonymous_left)
                 }
-                false => {
+                None => {
                     let evicted = self.evict(want, wanted, || enough(made));
                     if evicted.folios == 0 {
                         want = Want::Oldest;

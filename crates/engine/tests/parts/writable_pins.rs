@@ -3,9 +3,11 @@
 use super::files::pin;
 use super::writable::{bytes, finish, scene, write_back};
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::anon::Anonymous;
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, FaultError};
-use softfault_oracle::{Rig, TestStore};
+use softfault_engine::policy::Policies;
+use softfault_oracle::{Rig, TestStore, TestSwap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -90,4 +92,34 @@ fn pins_and_a_store_that_takes_nothing_leave_readers_memory() {
         (0..4096).for_each(|page| store.fail_writes(page, None));
         finish(rig, cache);
     }
+}
+
+/// A call that may make no page dirty has dirty pages written back, and no private memory: that would not help.
+#[test]
+fn no_private_memory_is_evicted_for_a_page_that_is_to_be_dirty() {
+    const PRIVATE: usize = 1000;
+    let swap = TestSwap::new(2 * PRIVATE);
+    let rig = Rig::with_swap(2048, Policies::default(), &swap);
+    let anon = Anonymous::new(rig.node.clone(), PRIVATE * PAGE_SIZE).unwrap();
+    rig.map_anonymous(&anon);
+    write(&rig, &anon.addresses());
+    let store = TestStore::new(bytes(2048));
+    let cache = rig.map_writable(&store);
+    let start = cache.addresses().start;
+    // Fewer than the private pages may be dirty, so private memory goes first where both can.
+    assert!(rig.node.try_pin(1000));
+    let mut page = 0;
+    while store.writes().is_empty() {
+        assert!(page < PRIVATE, "more pages are dirty than may be");
+        let (addr, content) = (start + page * PAGE_SIZE, [1; PAGE_SIZE]);
+        // SAFETY: the bytes can be read; the window is mapped.
+        let written = unsafe { fault::write_whole(&cache, addr, &raw const content[..]) };
+        assert_eq!(written, PAGE_SIZE);
+        page += 1;
+    }
+    assert_eq!(swap.counts().writes, 0);
+    rig.node.unpin_pages(1000);
+    rig.unmap(anon.addresses());
+    drop(anon);
+    finish(rig, cache);
 }
