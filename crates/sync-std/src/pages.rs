@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Mappings of this many bytes or more are made so that `mlockall(MCL_FUTURE)` does not fill them: tables that are
-/// sparse, or grow into what they have.
+/// Mappings of this many bytes or more are made so that neither `mlockall(MCL_FUTURE)` nor a touch fills more of them than
+/// the touched page: tables that are sparse, or grow into what they have. Their owners charge them by the page.
 const LARGE: usize = 256 << 10;
 /// Single pages that are kept for the next caller.
 const KEPT: usize = 64;
@@ -30,7 +30,7 @@ struct Spare {
 // SAFETY: the pages are nobody's.
 unsafe impl Send for Spare {}
 
-/// Maps `bytes` of zeroed memory that costs nothing until touched. `None` when
+/// Maps `bytes` of zeroed memory that costs nothing until touched, and a large one only by the touched page. `None` when
 /// the system has no more. A child process gets a copy, as of any other memory:
 /// its owner keeps from the child the pages that it must not have.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
@@ -43,6 +43,9 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     }
     if bytes >= LARGE {
         let addr = inaccessible(bytes).ok()?;
+        // Where transparent huge pages are always on, the first touch would fill 2 MiB. Kernels without them refuse the advice.
+        // SAFETY: just mapped; changes no bytes.
+        unsafe { kernel_calls::madvise(addr.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
         // SAFETY: all of the new mapping.
         if unsafe { open(addr, bytes) } {
             return Some(addr);
@@ -197,5 +200,32 @@ mod tests {
         // SAFETY: as above.
         many.into_iter()
             .for_each(|page| unsafe { unmap(page, PAGE) });
+    }
+    /// Failed before, where transparent huge pages are always on: a word of a table took 2 MiB.
+    #[test]
+    fn a_large_map_has_no_huge_pages() {
+        if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            softfault_skip::skipped("kernel", "it has no transparent huge pages");
+            return;
+        }
+        for bytes in [LARGE, 8 << 20] {
+            let table = map(bytes).unwrap();
+            assert!(vm_flags(table).split(' ').any(|flag| flag == "nh"));
+            // SAFETY: mapped, and ours.
+            unsafe { unmap(table, bytes) };
+        }
+    }
+
+    /// The flags of the mapping at an address.
+    fn vm_flags(at: NonNull<u8>) -> String {
+        let is_in = |line: &str| {
+            let (start, end) = line.split(' ').next()?.split_once('-')?;
+            let number = |digits| usize::from_str_radix(digits, 16).ok();
+            Some((number(start)?..number(end)?).contains(&(at.as_ptr() as usize)))
+        };
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = smaps.lines().skip_while(|line| is_in(line) != Some(true));
+        let flags = lines.find_map(|line| line.strip_prefix("VmFlags: "));
+        flags.expect("a mapping").trim_end().to_owned()
     }
 }
