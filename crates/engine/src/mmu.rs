@@ -241,6 +241,9 @@ pub trait Mmu: Send + Sync {
     /// # Safety
     /// `page` is readable for a page, and nobody writes to it.
     unsafe fn is_same(&self, window: &Reservation, addr: usize, page: *const u8) -> bool {
+        if self.is_missing(addr) {
+            return false;
+        }
         let shown = self.bytes(window, addr).cast::<u64>();
         (0..PAGE_SIZE / size_of::<u64>()).all(|word| {
             // SAFETY: within a page that is present, aligned as pages are. Volatile: the program may write to it.

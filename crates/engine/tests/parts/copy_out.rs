@@ -7,7 +7,7 @@ use softfault_engine::mm::Protection;
 use softfault_engine::mmu::{
     Access, Mmu, MmuError, PartialMove, Place, Reservation, SoftMmu, Zeroed,
 };
-use softfault_oracle::{Rig, TestStore, TestSwap};
+use softfault_oracle::{Rig, TestStore, TestSwap, byte_at};
 use std::ops::Range;
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -118,6 +118,42 @@ fn pages_that_are_gone_keep_no_others_from_being_written() {
         }
     }
     finish(rig, cache);
+}
+
+/// Failed before: a write of the bytes that a page had before others wrote to the file passed for none, and was lost. Its folio
+/// had kept them, to see by a comparison which pages were written to.
+#[test]
+fn a_write_of_the_old_bytes_to_a_page_that_was_gone_is_written_back() {
+    for was_written in [false, true] {
+        let rig = rig(&Arc::default());
+        let store = TestStore::with_queue(bytes(256), 4);
+        let cache = rig.map_writable(&store);
+        let start = cache.addresses().start;
+        let addr = |page: usize| start + page * PAGE_SIZE;
+        // A writer in order, until more is dirty than was written to: the rest of a folio is expected to be.
+        let mut page = 0;
+        while cache.dirty_pages() as usize <= page {
+            rig.write(addr(page), &[1]).unwrap();
+            page += 1;
+        }
+        let gone = page + 1;
+        if was_written {
+            rig.write(addr(gone), &[1]).unwrap();
+        }
+        store.rewrite(7);
+        throw_away(&rig, start, gone);
+        let at = |byte: usize| bytes(gone as u64) + byte as u64;
+        assert_eq!(rig.touch(addr(gone)), Ok(byte_at(7, at(0))));
+        let old: Vec<u8> = (0..PAGE_SIZE).map(|byte| byte_at(0, at(byte))).collect();
+        rig.write(addr(gone), &old).unwrap();
+        write_back(&cache, 0..256);
+        assert!((0..PAGE_SIZE).all(|byte| store.byte(at(byte)) == old[byte]));
+        // What was written to the pages before it is there as well, and nothing to those behind it.
+        let written = (0..page).chain([gone]).map(|page| page as u64);
+        assert_eq!(store.writes(), written.collect::<Vec<_>>());
+        assert_eq!(cache.dirty_pages(), 0);
+        finish(rig, cache);
+    }
 }
 
 /// The window cannot be protected as a whole, more often than its epochs can be told apart.

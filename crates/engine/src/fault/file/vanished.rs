@@ -30,10 +30,15 @@ pub(super) fn fault(cache: &Arc<PageCache>, folio: FolioRef<'_>, addr: usize) ->
         folio.unlock();
         return Fault::Retry(Wait::writeback(cache, folio));
     }
-    let dirty = folio.dirty_pages();
-    if is_gone && dirty & folio.bit_of(addr) != 0 {
-        // The bytes written to it are gone; it comes back protected.
-        cache.end_dirty(&folio, dirty & !folio.bit_of(addr));
+    if is_gone {
+        let dirty = folio.dirty_pages();
+        if dirty & folio.bit_of(addr) != 0 {
+            // The bytes written to it are gone; it comes back protected.
+            cache.end_dirty(&folio, dirty & !folio.bit_of(addr));
+        }
+        // It comes back as the file has it now. The frames of a folio with expected writes have it as it was, and
+        // a write of the old bytes would pass for none.
+        cache.settle_expected(&folio);
     }
     let fault = match is_gone {
         true if folio.is(flag::HOLE) => fill_hole(cache, addr),
