@@ -4,6 +4,7 @@ use super::backing::Backing;
 use super::mmap_lock::MmapWriteGuard;
 use super::space::{AddressSpace, MmError};
 use crate::mmu::MmuError;
+use std::collections::BTreeMap;
 
 /// Why a space was not forked. Nothing is left of the attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,23 +57,23 @@ impl AddressSpace {
         child: &AddressSpace,
         child_mmap: &MmapWriteGuard<'_>,
     ) -> Result<(), ForkError> {
-        // Several VMAs may show one window.
-        let mut copies: Vec<(Backing, Backing)> = Vec::new();
+        // By the object that has the pages: several VMAs may show one.
+        let mut copies: BTreeMap<*const (), Backing> = BTreeMap::new();
         let mut address = 0;
         while let Some(vma) = self.find_from(mmap, address) {
             let mut attributes = vma.attributes(mmap);
-            let shown = &attributes.backing;
-            let known = copies.iter().find(|(of, _)| of == shown);
-            let copy = match (known, shown.ops()) {
-                (Some((_, copy)), _) => Some(copy.clone()),
-                (None, Some(ops)) => ops.fork()?.inspect(|copy| {
-                    copy.ops().inspect(|ops| _ = ops.claim(child.id()));
-                    copies.push((shown.clone(), copy.clone()));
-                }),
-                (None, None) => None,
-            };
-            if let Some(copy) = copy {
-                attributes.backing = copy;
+            if let Some(ops) = attributes.backing.ops() {
+                let object = ops.object();
+                let copy = match copies.get(&object) {
+                    Some(copy) => Some(copy.clone()),
+                    None => ops.fork()?.inspect(|copy| {
+                        copy.ops().inspect(|ops| _ = ops.claim(child.id()));
+                        copies.insert(object, copy.clone());
+                    }),
+                };
+                if let Some(copy) = copy {
+                    attributes.backing = copy;
+                }
             }
             child.add(child_mmap, vma.range(), attributes)?;
             address = vma.end();

@@ -17,6 +17,7 @@ mod failing;
 mod fault_in;
 mod fault_path;
 mod files;
+mod fork;
 mod frames;
 mod freeze;
 mod half_mapped;
