@@ -7,8 +7,8 @@
 //! files.
 //!
 //! Lock: one a bucket, for its chain and for references to the folios in it.
-//! It nests inside nothing but the page cache's own locks, and only the
-//! reclaim lists' lock nests in it.
+//! It is taken under VMA locks and batches of reclaim, and only a shard of the
+//! reclaim lists is locked under it.
 
 use super::folio::{BLOCK_BYTES, Folio, NO_FOLIO, flag};
 use crate::lock::{Mutex, MutexGuard, order};

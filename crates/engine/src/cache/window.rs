@@ -191,7 +191,7 @@ impl Spans {
         // its ranges is in use, and none comes to be before the word in front is zero.
         let zeroed = unsafe { sync::pages::discard(page, PAGE_SIZE) };
         if !zeroed {
-            // Release pairs with the Acquire in `pay`.
+            // Release pairs with the Acquire in `charge_table`.
             front.swap(0, Ordering::Release);
         }
         front.wake(u32::MAX);

@@ -4,9 +4,10 @@
 //! Read [`space`] first: it names the verbs. Then [`vma_lock`], and [`find`],
 //! which a fault begins with.
 //!
-//! Lock order: `mmap_lock`, then a VMA's write lock (only with `mmap_lock` for
-//! write) or its read lock (a fault; with or without `mmap_lock`). A thread that
-//! holds a VMA's read lock must not wait for `mmap_lock`.
+//! Lock order: `mmap_lock`, then a VMA's write lock (with `mmap_lock` for write, or for one
+//! VMA with the leaf of the tree that has it, by a verb that shares `mmap_lock`: `shared.rs`) or its
+//! read lock (a fault; with or without `mmap_lock`). A thread that holds a VMA's read lock must not
+//! wait for `mmap_lock`.
 
 mod advise;
 mod align;

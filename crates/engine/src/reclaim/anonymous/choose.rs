@@ -7,7 +7,7 @@ use crate::reclaim::windows::{Busy, Windows};
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 
-/// Page tables' spans that are looked at for one batch, with or without residents.
+/// Page tables' spans that are looked at for one batch, with or without residents. Pages that were never touched are passed over.
 const SPANS: usize = 4096;
 /// Once so many times as many residents were looked at as are wanted, all are taken
 /// that can be.
