@@ -66,13 +66,13 @@ impl Device {
     /// Reads a slot and puts it.
     fn give(&self, slot: u32) -> bool {
         self.read(slot);
-        self.slots.put(slot)
+        self.slots.put(slot, || {})
     }
 
     /// The same, and writes to it if it was the last.
     fn discard(&self, slot: u32) -> bool {
         self.read(slot);
-        self.slots.put_with(slot, || self.write(slot))
+        self.slots.put(slot, || self.write(slot))
     }
 }
 

@@ -20,7 +20,7 @@ use sync::Arc;
 mod slots;
 mod stats;
 
-pub use slots::{CLUSTER, NO_SLOT, Slots};
+pub use slots::{CLUSTER, Slots};
 pub use stats::SwapStats;
 
 /// A store of slots. Slot `n` is the page at byte `n` × the page size; the bytes
@@ -111,7 +111,7 @@ impl Swap {
     /// Lets go of a slot; the last to do so frees it.
     pub fn put(&self, slot: u32) {
         // Before others can have it: they write to it at once.
-        self.slots.put_with(slot, || self.discard(slot));
+        self.slots.put(slot, || self.discard(slot));
     }
 
     fn discard(&self, slot: u32) {

@@ -20,7 +20,6 @@ enum Op {
     Alloc { most: u32 },
     Get { which: usize },
     Put { which: usize },
-    PutWith { which: usize },
     Inherit,
     ChildrenGone,
 }
@@ -30,8 +29,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         4 => (1..=12_u32).prop_map(|most| Op::Alloc { most }),
         1 => Just(Op::Alloc { most: 1 }),
         2 => any::<usize>().prop_map(|which| Op::Get { which }),
-        8 => any::<usize>().prop_map(|which| Op::Put { which }),
-        4 => any::<usize>().prop_map(|which| Op::PutWith { which }),
+        12 => any::<usize>().prop_map(|which| Op::Put { which }),
     ]
 }
 
@@ -136,13 +134,8 @@ fn apply(slots: &Slots, model: &mut Model, op: Op) {
         }
         Op::Put { which } => {
             if let Some(slot) = model.some(which) {
-                assert_eq!(slots.put(slot), model.leave(slot), "slot {slot}");
-            }
-        }
-        Op::PutWith { which } => {
-            if let Some(slot) = model.some(which) {
                 let mut discarded = false;
-                let is_free = slots.put_with(slot, || {
+                let is_free = slots.put(slot, || {
                     assert!(slots.is_used(slot), "slot {slot} is others' already");
                     discarded = true;
                 });
@@ -172,7 +165,7 @@ fn end(slots: &Slots, model: &mut Model) {
     assert!(model.range.clone().all(|slot| slots.is_used(slot)));
     apply(slots, model, Op::ChildrenGone);
     while let Some(slot) = model.some(0) {
-        assert_eq!(slots.put(slot), model.leave(slot));
+        assert_eq!(slots.put(slot, || {}), model.leave(slot));
     }
     assert_eq!(slots.used(), 0);
     assert!(model.range.clone().all(|slot| !slots.is_used(slot)));
@@ -234,7 +227,7 @@ fn batches_are_written_one_behind_the_other() {
     let expected: Vec<_> = (0..8).map(|n| n * 256..(n + 1) * 256).collect();
     assert_eq!(runs, expected);
     // Single pages too.
-    (0..4 * CLUSTER).for_each(|slot| assert!(slots.put(slot)));
+    (0..4 * CLUSTER).for_each(|slot| assert!(slots.put(slot, || {})));
     let singles = take_all(&slots, 1);
     let neighbours = singles
         .windows(2)
@@ -261,7 +254,7 @@ fn holes_are_not_filled_while_a_cluster_is_free() {
         slots.alloc(CLUSTER).unwrap();
     }
     for slot in (0..4 * CLUSTER).step_by(2) {
-        assert!(slots.put(slot));
+        assert!(slots.put(slot, || {}));
     }
     for free in (0..4).rev() {
         assert_eq!(slots.alloc(256).unwrap().len(), 256);
@@ -281,11 +274,12 @@ fn the_longest_run_goes_first() {
     // More is free in the others than in the fourth, but no two in a row.
     for number in [0, 1, 2, 4, 5] {
         for slot in (number * CLUSTER..(number + 1) * CLUSTER).step_by(2) {
-            assert!(slots.put(slot));
+            assert!(slots.put(slot, || {}));
         }
     }
     let long = 3 * CLUSTER + 100..3 * CLUSTER + 150;
-    long.clone().for_each(|slot| assert!(slots.put(slot)));
+    long.clone()
+        .for_each(|slot| assert!(slots.put(slot, || {})));
     assert_eq!(slots.alloc(256), Some(long));
     assert_eq!(take_all(&slots, 256).len() as u32, 5 * CLUSTER / 2);
 }
@@ -296,7 +290,7 @@ fn a_run_that_is_long_enough_is_the_shortest_such() {
     take_all(&slots, CLUSTER);
     for (number, length) in [(0, 300), (1, 40), (2, 130)] {
         let start = number * CLUSTER + 7;
-        (start..start + length).for_each(|slot| assert!(slots.put(slot)));
+        (start..start + length).for_each(|slot| assert!(slots.put(slot, || {})));
     }
     let number = |run: Range<u32>| (run.start / CLUSTER, run.len());
     assert_eq!(slots.alloc(30).map(number), Some((1, 30)));
@@ -319,7 +313,7 @@ fn the_table_stays_in_its_part_of_the_budget() {
     let mut random = Random::new(1);
     for _ in 0..20 * LIVE {
         let which = random.below(live.len());
-        assert!(slots.put(live[which]));
+        assert!(slots.put(live[which], || {}));
         live[which] = slots.alloc(1).unwrap().start;
     }
     assert!(budget.charged() <= limit / 8, "{}", budget.charged());
@@ -349,7 +343,7 @@ fn the_table_is_charged_by_the_page_and_paid_back() {
     assert!(slots.alloc(1).is_none() && !slots.prepare());
     assert_eq!((budget.charged(), slots.used()), (2, WORDS));
     // Charged pages can be had again.
-    assert!(slots.put(5) && slots.put(6));
+    assert!(slots.put(5, || {}) && slots.put(6, || {}));
     assert_eq!(slots.alloc(9), Some(5..7));
     // Paid in advance, and not twice.
     budget.set_limit(3);
@@ -380,8 +374,8 @@ fn a_slot_that_is_discarded_is_nobodys_yet() {
     let slots = Slots::new(7..8, Budget::new(10)).unwrap();
     assert_eq!(slots.alloc(3), Some(7..8));
     slots.get(7);
-    assert!(!slots.put_with(7, || panic!("another has it")));
-    assert!(slots.put_with(7, || {
+    assert!(!slots.put(7, || panic!("another has it")));
+    assert!(slots.put(7, || {
         assert_eq!(slots.alloc(1), None);
         // Nor a child's.
         slots.inherit();
@@ -396,7 +390,7 @@ fn foreign_signals_are_left_alone() {
     let slots = Slots::new(1_000..1_004, Budget::new(10)).unwrap();
     for slot in [0, 999, 1_004, u32::MAX] {
         slots.get(slot);
-        assert!(!slots.put(slot) && !slots.put_with(slot, || panic!()));
+        assert!(!slots.put(slot, || panic!()));
         assert!(!slots.is_used(slot));
     }
     assert_eq!(slots.alloc(0), None);
@@ -419,8 +413,8 @@ fn the_largest_device_costs_only_its_used_part() {
 fn a_slot_that_is_put_twice_is_a_bug() {
     let slots = device(1);
     slots.alloc(1).unwrap();
-    assert!(slots.put(0));
-    let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| slots.put(0)));
+    assert!(slots.put(0, || {}));
+    let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| slots.put(0, || {})));
     assert!(again.is_err());
 }
 
@@ -449,7 +443,7 @@ impl Owned {
 
     fn give(&self, slot: u32, by: u32) -> bool {
         assert_eq!(self.owner[slot as usize].swap(0, SeqCst), by);
-        self.slots.put(slot)
+        self.slots.put(slot, || {})
     }
 }
 
@@ -503,15 +497,12 @@ fn the_last_of_many_sharers_is_told() {
         let told = AtomicUsize::new(0);
         let barrier = Barrier::new(THREADS as usize);
         thread::scope(|scope| {
-            for thread in 0..THREADS {
+            for _ in 0..THREADS {
                 let (slots, told, barrier) = (&owned.slots, &told, &barrier);
                 scope.spawn(move || {
                     barrier.wait();
                     for slot in 0..SHARED {
-                        let is_last = match (slot + thread) % 2 {
-                            0 => slots.put(slot),
-                            _ => slots.put_with(slot, || {}),
-                        };
+                        let is_last = slots.put(slot, || {});
                         told.fetch_add(is_last.into(), SeqCst);
                     }
                 });
@@ -549,7 +540,7 @@ fn slots_that_children_may_read_are_not_given_out() {
         owned.slots.inherit();
         // Put, and still not free: nobody else gets it, or `take` says so.
         for &slot in &mine {
-            assert!(!owned.slots.put(slot));
+            assert!(!owned.slots.put(slot, || {}));
             assert!(owned.slots.is_used(slot));
         }
         thread::yield_now();

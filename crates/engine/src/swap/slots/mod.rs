@@ -50,8 +50,6 @@ use queue::ClusterQueue;
 use shape::Shape;
 use table::SwapMap;
 
-/// Names no slot.
-pub const NO_SLOT: u32 = u32::MAX;
 /// The most slots of a device.
 pub(super) const MOST: u32 = 1 << 30;
 /// The most slots of a cluster: 2 MiB.
@@ -99,25 +97,9 @@ impl Slots {
         }
     }
 
-    /// One page less has it; true if it is free now.
-    pub fn put(&self, slot: u32) -> bool {
-        let Some(word) = self.word(slot) else {
-            return false;
-        };
-        // Release pairs with the Acquire of the run that the slot is in next
-        // ([`run`]): all use of the slot comes before. Acquire pairs with
-        // the Release of other puts, for the caller that is told that it was the last.
-        let before = word.fetch_sub(1, AcqRel);
-        assert!(before & PAGES > 0, "slot {slot} is nobody's");
-        if before == 1 {
-            self.count_out(slot);
-        }
-        before == 1
-    }
-
-    /// The same, and `discard` before the slot can be had by others, if it was the
-    /// last.
-    pub fn put_with(&self, slot: u32, discard: impl FnOnce()) -> bool {
+    /// One page less has it; true if it is free now. Then `discard` comes before the slot can be had by
+    /// others.
+    pub fn put(&self, slot: u32, discard: impl FnOnce()) -> bool {
         let Some(word) = self.word(slot) else {
             return false;
         };
@@ -126,7 +108,7 @@ impl Slots {
         loop {
             assert!(now & PAGES > 0, "slot {slot} is nobody's");
             let after = if now == 1 { LEAVING } else { now - 1 };
-            // AcqRel as in `put`.
+            // Release and Acquire of all puts pair, so that all use of the slot comes before the last one's discard.
             match word.compare_exchange_weak(now, after, AcqRel, Relaxed) {
                 Ok(_) if after != LEAVING => return false,
                 Ok(_) => break,
@@ -134,7 +116,8 @@ impl Slots {
             }
         }
         discard();
-        // Release as in `put`. Nobody else writes a word that is leaving.
+        // Release pairs with the Acquire of the run that the slot is in next ([`run`]): all use of the slot, and its discard,
+        // come before. Nobody else writes a word that is leaving.
         word.store(0, Release);
         self.count_out(slot);
         true
