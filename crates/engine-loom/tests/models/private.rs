@@ -199,6 +199,16 @@ fn the_hand_against_a_write() {
     );
 }
 
+/// Memory that is given up waits for the batch that has pages of it, and is not left asleep.
+#[test]
+fn the_hand_against_memory_that_is_given_up() {
+    let reclaim = |memory: &Private| {
+        memory.node.reclaim(1);
+    };
+    // At the end nothing is charged, or in swap.
+    beside(written, reclaim, Private::give_up, |_, ()| {});
+}
+
 #[test]
 fn a_slot_that_is_given_up_is_anothers_only_then() {
     // Page 0 comes back for a write, which gives its slot up; page 1 goes.

@@ -42,6 +42,7 @@ use crate::cache::{MapError, Node, OnTruncate};
 use crate::mmu::gather::Gathered;
 use crate::mmu::{MmuError, Reservation};
 use crate::page::Protection;
+use crate::reclaim::windows::Place;
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 use sync::Arc;
@@ -120,6 +121,8 @@ pub struct Anonymous {
     keep_state: KeepState,
     /// Of small memory, the first writes.
     pub(crate) first_writes: FirstWrites,
+    /// Among the windows that reclaim goes over; protected by their lock.
+    pub(crate) place: Place,
 }
 
 impl Anonymous {
@@ -228,6 +231,7 @@ impl Anonymous {
             is_zapped: AtomicBool::new(false),
             keep_state: KeepState::default(),
             first_writes: FirstWrites::default(),
+            place: Place::default(),
         });
         if anon.evicts() {
             anon.node.private.windows.register(&anon);

@@ -6,18 +6,24 @@
 //! There is no list, and so nothing that every fault would have to lock.
 //!
 //! Lock: one, held while pages are chosen. Windows that have pages in a batch are
-//! busy, and the release of a window waits for that.
+//! busy, and the release of a window sleeps until the last such batch is done: it may be a write to swap.
 
 use crate::anon::Anonymous;
+use crate::budget::SLICE_NS;
 use crate::lock::{Mutex, MutexGuard, order};
 use core::ptr::NonNull;
+use sync::atomic::{AtomicUsize, Ordering};
+use sync::wait::WaitWord;
 
 /// All windows that reclaim may take pages from.
 pub struct Windows {
     inner: Mutex<Inner, { order::RECLAIM_WINDOWS }>,
+    /// How many windows that a release waits for have become idle.
+    idle: WaitWord,
 }
 
 struct Inner {
+    /// In any order.
     entries: Vec<Registered>,
     /// The window that the hand is in, and the page.
     hand: (usize, usize),
@@ -28,7 +34,13 @@ struct Registered {
     anon: NonNull<Anonymous>,
     /// Batches that have pages of it.
     busy: u32,
+    /// Its release waits for their end.
+    is_awaited: bool,
 }
+
+/// Where a window is among the registered ones. Protected by their lock; Relaxed.
+#[derive(Default)]
+pub(crate) struct Place(AtomicUsize);
 
 // SAFETY: memory that is shared by its owners anyway; its drop takes it
 // out first.
@@ -66,6 +78,7 @@ impl Default for Windows {
                 entries: Vec::new(),
                 hand: (0, 0),
             }),
+            idle: WaitWord::new(0),
         }
     }
 }
@@ -73,29 +86,29 @@ impl Default for Windows {
 impl Windows {
     /// Lets reclaim take pages of `anon` until it is deregistered.
     pub(crate) fn register(&self, anon: &Anonymous) {
-        let entry = Registered {
+        let mut inner = self.inner.lock();
+        anon.place.0.store(inner.entries.len(), Ordering::Relaxed);
+        inner.entries.push(Registered {
             anon: NonNull::from(anon),
             busy: 0,
-        };
-        self.inner.lock().entries.push(entry);
+            is_awaited: false,
+        });
     }
 
     /// Ends that; returns when no batch has pages of it.
     pub(crate) fn deregister(&self, anon: &Anonymous) {
         loop {
             let mut inner = self.inner.lock();
-            let place = inner.place(anon).expect("a window that was registered");
+            let place = inner.place(anon);
             if inner.entries[place].busy == 0 {
-                inner.entries.remove(place);
-                if inner.hand.0 > place {
-                    inner.hand.0 -= 1;
-                } else if inner.hand.0 == place {
-                    inner.hand.1 = 0;
-                }
+                inner.remove(place);
                 return;
             }
+            inner.entries[place].is_awaited = true;
+            // Relaxed: under the lock, and the batch that is the last adds to it after that.
+            let idle = self.idle.load(Ordering::Relaxed);
             drop(inner);
-            sync::thread::yield_now();
+            self.idle.wait(idle, Some(SLICE_NS));
         }
     }
 
@@ -121,17 +134,45 @@ impl Windows {
     /// A batch has no pages any more of the windows that it made busy.
     pub(super) fn done(&self, windows: &[Busy]) {
         let mut inner = self.inner.lock();
+        let mut is_awaited = false;
         for window in windows {
-            let place = inner.place(window.get()).expect("a busy window stays");
-            inner.entries[place].busy -= 1;
+            let place = inner.place(window.get());
+            let entry = &mut inner.entries[place];
+            entry.busy -= 1;
+            is_awaited |= entry.busy == 0 && entry.is_awaited;
+        }
+        drop(inner);
+        if is_awaited {
+            // Relaxed: the lock hands everything over.
+            self.idle.fetch_add(1, Ordering::Relaxed);
+            self.idle.wake(u32::MAX);
         }
     }
 }
 
 impl Inner {
-    fn place(&self, anon: &Anonymous) -> Option<usize> {
-        let is = |entry: &Registered| core::ptr::eq(entry.anon.as_ptr(), anon);
-        self.entries.iter().position(is)
+    /// Where a registered window is.
+    fn place(&self, anon: &Anonymous) -> usize {
+        let place = anon.place.0.load(Ordering::Relaxed);
+        let is_there = core::ptr::eq(self.entries[place].anon.as_ptr(), anon);
+        assert!(is_there, "a window that is registered");
+        place
+    }
+
+    /// Takes an entry out. The last one gets its place, and the hand stays in the window where it is.
+    fn remove(&mut self, place: usize) {
+        self.entries.swap_remove(place);
+        let last = self.entries.len();
+        if self.hand.0 == place {
+            self.hand.1 = 0;
+        } else if self.hand.0 == last {
+            self.hand.0 = place;
+        }
+        if let Some(moved) = self.entries.get(place) {
+            // SAFETY: registered, so its drop has yet to come here.
+            let moved = unsafe { moved.anon.as_ref() };
+            moved.place.0.store(place, Ordering::Relaxed);
+        }
     }
 }
 
@@ -162,7 +203,7 @@ impl Choosing<'_> {
     pub(super) fn make_busy(&mut self, window: Busy) {
         // SAFETY: registered, since it was found under this lock.
         let anon = unsafe { window.0.as_ref() };
-        let place = self.inner.place(anon).expect("a window that was found");
+        let place = self.inner.place(anon);
         self.inner.entries[place].busy += 1;
     }
 }

@@ -7,7 +7,8 @@ use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop};
 use softfault_engine::mm::ForkError;
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection};
 use softfault_engine::mmu::TABLE_SPAN;
-use softfault_oracle::{Rig, TestStore};
+use softfault_engine::policy::Policies;
+use softfault_oracle::{Rig, TestStore, TestSwap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -420,4 +421,36 @@ fn anonymous_memory_takes_from_a_neighbour_under_one_budget() {
     drop(cache);
     one.finish();
     assert_eq!(parent.charged(), 0);
+}
+
+/// Windows that go leave their places to others, and the hand goes on from where it was: it comes to all that are left.
+#[test]
+fn reclaim_comes_to_all_windows_that_are_left() {
+    const COUNT: usize = 9;
+    const PAGES: usize = 40;
+    for stop in 0..COUNT {
+        let swap = TestSwap::new(COUNT * PAGES);
+        let rig = Rig::with_swap(2048, Policies::default(), &swap);
+        let make = |_| {
+            let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
+            rig.map_anonymous(&anon);
+            let pages = anon.addresses().step_by(PAGE_SIZE);
+            pages.for_each(|addr| rig.write(addr, &[1]).unwrap());
+            anon
+        };
+        let mut windows: Vec<_> = (0..COUNT).map(make).collect();
+        // The hand stops in one window or another.
+        rig.node.reclaim(1 + stop * PAGES);
+        for place in [4, 7, 0, 2] {
+            let anon = windows.remove(place);
+            rig.unmap(anon.addresses());
+            drop(anon);
+        }
+        rig.evict_all();
+        assert!(windows.iter().all(|anon| anon.resident_pages() == 0));
+        for anon in windows {
+            rig.unmap(anon.addresses());
+        }
+        rig.finish();
+    }
 }

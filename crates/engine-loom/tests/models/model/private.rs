@@ -17,6 +17,7 @@ use core::ptr::NonNull;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use softfault_engine_loom::anon::Anonymous;
@@ -298,6 +299,8 @@ pub struct Private {
     /// Charged from before the first page was touched.
     fixed: u64,
     space: ManuallyDrop<AddressSpace>,
+    /// The memory is given up.
+    is_given_up: AtomicBool,
 }
 
 impl Private {
@@ -339,6 +342,7 @@ impl Private {
             budget,
             fixed,
             space: ManuallyDrop::new(space),
+            is_given_up: AtomicBool::new(false),
         })
     }
 
@@ -433,6 +437,14 @@ impl Private {
     pub fn unmap(&self, pages: Range<usize>) {
         self.space.munmap(self.range(pages), |_, _| {}).unwrap();
     }
+
+    /// Unmaps all of the memory, and gives it up. Nobody uses `anon` meanwhile, or later.
+    pub fn give_up(&self) {
+        self.unmap(0..2);
+        assert!(!self.is_given_up.swap(true, Relaxed), "given up twice");
+        // SAFETY: once, and nobody uses it any more.
+        drop(unsafe { core::ptr::read(&raw const *self.anon) });
+    }
 }
 
 impl Drop for Private {
@@ -443,11 +455,12 @@ impl Drop for Private {
         }
         self.space.exit(|_, _| {});
         assert!(self.hardware.pages.lock().unwrap().is_empty());
-        assert!(Anonymous::is_unused(&self.anon), "somebody has the memory");
-        // SAFETY: neither is used any more.
-        unsafe {
-            ManuallyDrop::drop(&mut self.space);
-            ManuallyDrop::drop(&mut self.anon);
+        // SAFETY: it is not used any more.
+        unsafe { ManuallyDrop::drop(&mut self.space) };
+        if !self.is_given_up.load(Relaxed) {
+            assert!(Anonymous::is_unused(&self.anon), "somebody has the memory");
+            // SAFETY: as above.
+            unsafe { ManuallyDrop::drop(&mut self.anon) };
         }
         let swap = self.node.swap.as_ref().unwrap();
         assert_eq!(swap.slots.used(), 0, "slots were lost");
