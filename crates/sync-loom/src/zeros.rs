@@ -8,7 +8,7 @@ pub use of_any_size::Zero;
 /// Entries of the largest table: loom looks at each of them in each schedule, and models have few keys.
 const MOST: usize = 16;
 
-/// A hash table of so many entries, a power of two: 16 at most. `None` where the heap has no room for it.
+/// A table of so many entries: 16 at most, which does for a hash table of any size, and for the memory of models. `None` where the heap has no room for it.
 pub fn table<T: Zero>(count: usize) -> Option<Box<[T]>> {
     of_any_size::table(count.min(MOST))
 }

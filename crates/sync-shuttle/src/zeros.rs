@@ -26,7 +26,7 @@ unsafe impl Zero for AtomicU64 {
     }
 }
 
-/// A hash table of so many entries, a power of two. `None` where the heap has no room for it.
+/// A table of so many entries. `None` where the heap has no room for it.
 pub fn table<T: Zero>(count: usize) -> Option<Box<[T]>> {
     let mut entries = Vec::new();
     entries.try_reserve_exact(count).ok()?;

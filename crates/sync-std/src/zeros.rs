@@ -27,7 +27,7 @@ unsafe impl Zero for AtomicU64 {
     }
 }
 
-/// A hash table of so many entries, a power of two. `None` where the heap has no room for it. A world of models
+/// A table of so many entries. `None` where the heap has no room for it. A world of models
 /// may give fewer. The system gives memory of zeros as it is, so a large table costs nothing until it is written to.
 pub fn table<T: Zero>(count: usize) -> Option<Box<[T]>> {
     let layout = Layout::array::<T>(count).ok()?;

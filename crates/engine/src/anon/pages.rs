@@ -15,7 +15,8 @@
 //! reclaim and madvise, which wait for no such lock with a page locked.
 //!
 //! Words lie in pages of their own, each paid for when the first of its words is
-//! needed.
+//! needed. A bit for each of these says whether it is: so words that nobody needed are passed over
+//! without a touch, which would take memory.
 
 use super::state::PageState;
 use crate::PAGE_SIZE;
@@ -36,15 +37,19 @@ struct PageWords {
     slot: WaitWord,
 }
 
-/// Entries a page of the table; the first says whether the page is paid for.
+/// Entries a page of the table.
 const ENTRIES: usize = PAGE_SIZE / size_of::<PageWords>();
+/// Bits a word of those that say which pages of the table are paid for.
+const BITS: usize = u64::BITS as usize;
 
 /// The words of all pages of a window.
 pub struct Pages {
-    /// [`ENTRIES`] - 1 of them a page; zeroed, and resident only where touched.
+    /// Zeroed, and resident only where touched.
     entries: NonNull<PageWords>,
     bytes: usize,
     count: usize,
+    /// A bit for each page of the table: it is paid for. 64 KiB for a TiB of memory, which nobody pays for.
+    paid: Box<[AtomicU64]>,
     /// Pages of this table that are charged.
     charged: AtomicU64,
 }
@@ -76,11 +81,14 @@ pub struct PageLock<'a> {
 impl Pages {
     /// Words for `count` pages. `None` where the system has no memory.
     pub fn new(count: usize) -> Option<Self> {
-        let bytes = count.div_ceil(ENTRIES - 1) * PAGE_SIZE;
+        let table_pages = count.div_ceil(ENTRIES);
+        let bytes = table_pages * PAGE_SIZE;
+        let paid = sync::zeros::table(table_pages.div_ceil(BITS))?;
         Some(Self {
             entries: sync::pages::map(bytes)?.cast(),
             bytes,
             count,
+            paid,
             charged: AtomicU64::new(0),
         })
     }
@@ -95,30 +103,35 @@ impl Pages {
         self.bytes
     }
 
-    fn entry(&self, page: usize) -> (&PageWords, &PageWords) {
+    fn entry(&self, page: usize) -> &PageWords {
         assert!(page < self.count, "page {page} is past the end");
-        let first = page / (ENTRIES - 1) * ENTRIES;
-        let entry = first + 1 + page % (ENTRIES - 1);
         // SAFETY: the table has an entry for each page, as just asserted; zeroed
         // memory is a valid one.
-        unsafe {
-            (
-                self.entries.add(first).as_ref(),
-                self.entries.add(entry).as_ref(),
-            )
-        }
+        unsafe { self.entries.add(page).as_ref() }
+    }
+
+    /// The word and the bit that say whether the words around `page`'s are paid for.
+    fn paid(&self, page: usize) -> (&AtomicU64, u64) {
+        let table_page = page / ENTRIES;
+        (&self.paid[table_page / BITS], 1 << (table_page % BITS))
+    }
+
+    fn is_paid(&self, page: usize) -> bool {
+        let (word, bit) = self.paid(page);
+        // Relaxed: a hint, or under the VMA lock, which orders it.
+        word.load(Ordering::Relaxed) & bit != 0
     }
 
     /// Pays for the words around `page`'s, once. `false` if the budget has no
     /// page for them.
     pub fn pay_for(&self, page: usize, budget: &Budget) -> bool {
-        let paid = &self.entry(page).0.word;
         // Relaxed: says only which page pays.
-        if paid.load(Ordering::Relaxed) == 0 {
+        if !self.is_paid(page) {
             if !budget.try_charge(1, FLOOR) {
                 return false;
             }
-            if paid.swap(1, Ordering::Relaxed) == 0 {
+            let (word, bit) = self.paid(page);
+            if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
                 self.charged.fetch_add(1, Ordering::Relaxed);
             } else {
                 budget.uncharge(1);
@@ -135,7 +148,7 @@ impl Pages {
         }
         // Acquire pairs with the Release in `unlock`: a thread that finds the page
         // done sees all that was done to it.
-        let word = self.entry(page).1.word.load(Ordering::Acquire);
+        let word = self.entry(page).word.load(Ordering::Acquire);
         match word & LOCKED {
             0 => Found::State(PageState::from_bits(word & !WAITED)),
             _ => Found::Locked,
@@ -145,23 +158,20 @@ impl Pages {
     /// The state of a page, which may be locked; absent where the words were
     /// never needed.
     pub fn state(&self, page: usize) -> PageState {
-        let (paid, entry) = self.entry(page);
-        // Relaxed: a hint, or under the VMA lock, which orders it.
-        if paid.word.load(Ordering::Relaxed) == 0 {
+        if !self.is_paid(page) {
             return PageState::ABSENT;
         }
-        PageState::from_bits(entry.word.load(Ordering::Relaxed) & !(LOCKED | WAITED))
+        // Relaxed, as in `is_paid`.
+        PageState::from_bits(self.entry(page).word.load(Ordering::Relaxed) & !(LOCKED | WAITED))
     }
 
     /// The state of a page that is not locked.
     pub fn unlocked_state(&self, page: usize) -> Option<PageState> {
-        let (paid, entry) = self.entry(page);
-        // Relaxed: as in `state`.
-        if paid.word.load(Ordering::Relaxed) == 0 {
+        if !self.is_paid(page) {
             return Some(PageState::ABSENT);
         }
         // Acquire pairs with the Release in `unlock`: the slot is the state's.
-        let word = entry.word.load(Ordering::Acquire);
+        let word = self.entry(page).word.load(Ordering::Acquire);
         (word & LOCKED == 0).then(|| PageState::from_bits(word & !WAITED))
     }
 
@@ -172,15 +182,21 @@ impl Pages {
 
     /// The first page from `page` on whose words are in use, or may be.
     pub fn next_used(&self, page: usize) -> usize {
-        let mut page = page;
-        while page < self.count {
-            let (paid, _) = self.entry(page);
-            if paid.word.load(Ordering::Relaxed) != 0 {
-                break;
-            }
-            page = (page / (ENTRIES - 1) + 1) * (ENTRIES - 1);
+        if page >= self.count {
+            return self.count;
         }
-        page.min(self.count)
+        let first = page / ENTRIES;
+        let mut from = u64::MAX << (first % BITS);
+        for (place, word) in self.paid.iter().enumerate().skip(first / BITS) {
+            // Relaxed, as in `is_paid`.
+            let paid = word.load(Ordering::Relaxed) & from;
+            if paid != 0 {
+                let table_page = place * BITS + paid.trailing_zeros() as usize;
+                return page.max(table_page * ENTRIES);
+            }
+            from = u64::MAX;
+        }
+        self.count
     }
 
     /// Locks a page, if it still is in this state.
@@ -197,10 +213,9 @@ impl Pages {
     /// The same, without the guard: [`unlock`](Self::unlock) ends it.
     #[inline]
     pub fn claim(&self, page: usize, state: PageState) -> bool {
-        let (paid, entry) = self.entry(page);
-        let word = &entry.word;
+        let word = &self.entry(page).word;
         // Otherwise the new state would be lost.
-        debug_assert!(paid.word.load(Ordering::Relaxed) != 0, "words not paid for");
+        debug_assert!(self.is_paid(page), "words not paid for");
         let bits = state.bits();
         // Acquire pairs with the Release in `unlock`. As a rule nobody has waited.
         let locked = bits | LOCKED;
@@ -217,7 +232,7 @@ impl Pages {
     /// Changes the state of a page that nobody has locked; `false` if it is
     /// another by now. Only its heat, and whether it stays.
     pub fn change(&self, page: usize, from: PageState, to: PageState) -> bool {
-        let word = &self.entry(page).1.word;
+        let word = &self.entry(page).word;
         let change = |now: u32| (now & !WAITED == from.bits()).then_some(to.bits() | now & WAITED);
         // Relaxed: neither orders anything.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -248,7 +263,7 @@ impl Pages {
     /// Unlocks a page that the caller has locked.
     #[inline]
     pub fn unlock(&self, page: usize, state: PageState) {
-        let word = &self.entry(page).1.word;
+        let word = &self.entry(page).word;
         // Release pairs with the Acquire in `find` and `claim`.
         let before = word.swap(state.bits(), Ordering::Release);
         assert!(before & LOCKED != 0, "page {page} was not locked");
@@ -260,21 +275,21 @@ impl Pages {
     /// True if somebody waits for a page that the caller has locked.
     pub fn is_waited_for(&self, page: usize) -> bool {
         // Relaxed: a hint.
-        self.entry(page).1.word.load(Ordering::Relaxed) & WAITED != 0
+        self.entry(page).word.load(Ordering::Relaxed) & WAITED != 0
     }
 
     /// The slot that has the page's bytes. The caller has locked the page, or
     /// keeps all out that could change it.
     pub fn slot(&self, page: usize) -> Option<u32> {
         // Relaxed, here and below: handed over by the page lock.
-        let slot = self.entry(page).1.slot.load(Ordering::Relaxed);
+        let slot = self.entry(page).slot.load(Ordering::Relaxed);
         slot.checked_sub(1)
     }
 
     /// Sets it.
     pub fn set_slot(&self, page: usize, slot: Option<u32>) {
         let slot = slot.map_or(0, |slot| slot + 1);
-        self.entry(page).1.slot.swap(slot, Ordering::Relaxed);
+        self.entry(page).slot.swap(slot, Ordering::Relaxed);
     }
 
     /// Enters a page, whose words are paid for, in a window that no space has
@@ -282,14 +297,14 @@ impl Pages {
     pub fn enter(&self, page: usize, state: PageState, slot: Option<u32>) {
         self.set_slot(page, slot);
         // Relaxed: attaching the VMA publishes it.
-        let word = &self.entry(page).1.word;
+        let word = &self.entry(page).word;
         let before = word.swap(state.bits(), Ordering::Relaxed);
         assert_eq!(before, 0, "a page of an empty window");
     }
 
     /// Waits while the page is locked, at most `timeout_ns`.
     pub fn wait_unlocked(&self, page: usize, timeout_ns: u64) {
-        let word = &self.entry(page).1.word;
+        let word = &self.entry(page).word;
         // Relaxed: a woken thread looks again.
         let now = word.load(Ordering::Relaxed);
         if now & LOCKED == 0 {

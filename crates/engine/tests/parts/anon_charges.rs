@@ -2,6 +2,8 @@
 //! paid for that nobody would ever give back.
 
 use softfault_engine::PAGE_SIZE;
+use softfault_engine::anon::pages::Pages;
+use softfault_engine::budget::{Budget, FLOOR};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_engine::policy::Policies;
 use softfault_oracle::{Rig, TestStore, TestSwap, private_copy};
@@ -33,4 +35,36 @@ fn prefetched_pages_are_found_where_words_begin() {
     }
     rig.unmap(range);
     rig.finish();
+}
+
+/// Failed before: each page of words that nobody had needed was read, which mapped it.
+#[test]
+fn words_that_nobody_needed_are_passed_over_without_a_touch() {
+    // 256 GiB of memory, and 512 MiB of words.
+    const MANY: usize = 1 << 26;
+    let budget = Budget::new(FLOOR + 2);
+    let words = Pages::new(MANY).unwrap();
+    let before = page_faults();
+    assert_eq!(words.next_used(0), MANY);
+    for page in [MANY / 3, MANY - 1] {
+        assert!(words.pay_for(page, &budget));
+    }
+    let first = words.next_used(0);
+    assert!(first <= MANY / 3 && MANY / 3 - first < PAGES);
+    assert_eq!(words.next_used(MANY / 3), MANY / 3);
+    let last = words.next_used(MANY / 3 + PAGES);
+    assert!(last < MANY && MANY - last < PAGES);
+    assert_eq!(words.next_used(MANY - 1), MANY - 1);
+    assert_eq!(words.next_used(MANY), MANY);
+    assert!(words.is_unused(MANY / 2));
+    let faults = page_faults() - before;
+    assert!(faults < 100, "{faults} page faults");
+    words.uncharge(&budget);
+}
+
+/// Those of the calling thread that needed no I/O.
+fn page_faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let (_, behind_name) = stat.rsplit_once(") ").unwrap();
+    behind_name.split(' ').nth(7).unwrap().parse().unwrap()
 }
