@@ -11,7 +11,7 @@ use softfault_oracle::{Rig, TestStore, TestSwap, private_copy};
 /// Pages: more than a page of words has.
 const PAGES: usize = 600;
 
-/// Found by the oracle, in its list 2068: a folio that was read ahead reached over the
+/// Found by the oracle, in its list 2068, when a page of words ended within a block: a folio that was read ahead reached over the
 /// end of a page of words, to words that were not in use, so nobody saw the pages there.
 #[test]
 fn prefetched_pages_are_found_where_words_begin() {

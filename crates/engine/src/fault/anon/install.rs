@@ -24,7 +24,7 @@ pub(in crate::fault) fn install(
     let node = &cache.node;
     let (addr, pages) = (folio.range().start, folio.pages());
     let first = cache.page(addr) as usize;
-    // A folio that was read ahead may reach to words that nobody needed yet.
+    // A folio that was read ahead may have words that nobody needed yet.
     let budget = &node.budget;
     if !view.pages.pay_for(first, budget) || !view.pages.pay_for(first + pages - 1, budget) {
         return Err(Refused::Memory);
