@@ -123,6 +123,7 @@ pub(crate) fn costs(topology: &mut Topology, mut each: impl FnMut(&'static str, 
         smt_extra,
         memory.bandwidth,
         memory.remote,
+        disk.request,
     );
 }
 

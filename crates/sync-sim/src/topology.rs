@@ -124,6 +124,10 @@ pub struct Disk {
     pub bandwidth: u64,
     /// Requests that it works on at a time.
     pub depth: u32,
+    /// How long each request keeps all others from the wire, besides its bytes, in picoseconds: so many requests a second
+    /// at most.
+    #[serde(default)]
+    pub request: u64,
     /// Processor time of a read, in picoseconds.
     pub submit: u64,
 }

@@ -47,23 +47,30 @@ pub fn measure(
     }
     let span = Duration::from_millis(if watch.quick { 30 } else { 300 });
     let alone = many(watch, &direct, bytes, PAGE, 1, span)?;
-    let mut rates = Vec::new();
+    let mut runs = Vec::new();
     for depth in DEPTHS {
-        let run = many(watch, &direct, bytes, PAGE, depth, span)?;
-        rates.push((depth, run.reads as f64 / run.seconds));
+        runs.push((depth, many(watch, &direct, bytes, PAGE, depth, span)?));
     }
-    let best = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-    let depth = rates.iter().find(|(_, rate)| *rate >= ENOUGH * best);
+    let best = runs.iter().map(|(_, run)| run.rate()).fold(0.0, f64::max);
+    // The last one is as good as any.
+    let enough = runs
+        .iter()
+        .position(|(_, run)| run.rate() >= ENOUGH * best)
+        .unwrap_or(runs.len() - 1);
+    let (depth, deep) = &runs[enough];
     let large = many(watch, &direct, bytes, LARGE, READERS, span)?;
-    let bandwidth = large.reads as f64 * LARGE as f64 / large.seconds;
-    let call = alone.cpu_ns as f64 * 1e3 / alone.reads.max(1) as f64;
+    let bandwidth = large.rate() * LARGE as f64;
+    // Of a thread among many: alone, a thread's time has the wake-up of an idle virtual CPU in it.
+    let call = deep.cpu_ns as f64 * 1e3 / deep.latencies.len().max(1) as f64;
     // A read was timed with the processor time of its call and with the wake-up at its end. The model adds both to the
     // latency, and to `submit` a call for the submission and one for the sleep.
     let latency = middle(alone.latencies) * 1e3 - call - scheduler.wake_latency as f64;
+    let request = 1e12 / best - PAGE as f64 * 1e12 / bandwidth;
     Ok(Ok(Disk {
         latency: whole(latency),
         bandwidth: whole(bandwidth),
-        depth: depth.map_or(1, |(depth, _)| *depth as u32),
+        depth: *depth as u32,
+        request: request.max(0.0).round() as u64,
         submit: whole(call - 2.0 * scheduler.call as f64),
     }))
 }
@@ -111,6 +118,13 @@ struct Run {
     latencies: Vec<f64>,
     /// Processor time of the first thread.
     cpu_ns: u64,
+}
+
+impl Run {
+    /// Reads a second.
+    fn rate(&self) -> f64 {
+        self.reads as f64 / self.seconds
+    }
 }
 
 /// Random reads of `size` by `threads` for `span`, each of which reads once at least; on a busy machine until one has.

@@ -292,6 +292,7 @@ fn disk_costs(
                     "disk.latency",
                     "disk.bandwidth",
                     "disk.depth",
+                    "disk.request",
                     "disk.submit",
                 ],
                 &why,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   submitted ── a place of `depth` is free ── latency ──────────────┐
-//!                          └── its turn on the wire, bytes/bandwidth ┴─► done
+//!                └── its turn on the wire, request + bytes/bandwidth ┴─► done
 //! ```
 //!
 //! A hole takes no time of it: the reader of one fills the pages.
@@ -91,7 +91,9 @@ impl Disk {
         let wire = state.wire;
         let place = state.places.iter_mut().min().expect("at least one place");
         let start = now.max(*place);
-        let moved = start.max(wire) + bytes as u64 * 1_000_000_000 / self.costs.bandwidth.max(1);
+        let busy = self.costs.request / PS;
+        let moved =
+            start.max(wire) + busy + bytes as u64 * 1_000_000_000 / self.costs.bandwidth.max(1);
         let done = moved.max(start + self.costs.latency / PS);
         *place = done;
         state.wire = moved;

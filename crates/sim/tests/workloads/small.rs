@@ -49,6 +49,7 @@ pub fn topology() -> Topology {
             latency: 80_000 * NS,
             bandwidth: 2_000_000_000,
             depth: 32,
+            request: 0,
             submit: 3000 * NS,
         },
         kernel: KernelCosts {
