@@ -54,6 +54,7 @@ pub fn bare(cores: u16) -> Topology {
             latency: 0,
             bandwidth: 1,
             depth: 1,
+            request: 0,
             submit: 0,
         },
         kernel: KernelCosts {
