@@ -58,6 +58,7 @@ pub fn topology(sockets: u16, cores: u16) -> Topology {
             latency: 60_000_000,
             bandwidth: 2_000_000_000,
             depth: 64,
+            request: 0,
             submit: 1_000_000,
         },
         kernel: KernelCosts {
