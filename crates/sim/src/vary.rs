@@ -183,10 +183,11 @@ mod tests {
                 let pairs = all(&topology).into_iter().zip(all(&scaled));
                 let moved = pairs.enumerate().filter(|(_, (a, b))| a != b);
                 let moved: Vec<&str> = moved.map(|(at, _)| names[at]).collect();
-                // Distances take each other along, code is nothing, and lines are not kept for less.
+                // Distances take each other along, code and requests are nothing, and lines are not kept for less.
                 let at_most = if name.starts_with("line.") { 6 } else { 1 };
                 assert!(moved.len() <= at_most, "{name}: {moved:?}");
-                let stays = *name == "line.code" || (*name, factor) == ("line.hold", 0.5);
+                let is_nothing = ["line.code", "disk.request"].contains(name);
+                let stays = is_nothing || (*name, factor) == ("line.hold", 0.5);
                 assert_eq!(moved.contains(name), !stays, "{name}");
             }
         }
