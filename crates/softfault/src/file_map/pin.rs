@@ -139,9 +139,10 @@ impl FileMap {
     /// Lets pages go that were pinned.
     pub(crate) fn unpin(&self, addresses: Range<usize>, pin: FilePin) {
         let _masked = self.access_path.masked();
-        // Locks of other maps of the window may be of the same pages.
-        if pin.locked && pin.hold.end_kernel_lock() {
-            let _ = lock_by_kernel(&self.cache.addresses(), false);
+        if pin.locked {
+            // Locks of other maps of the window may be of the same pages.
+            let unlock = || drop(lock_by_kernel(&self.cache.addresses(), false));
+            pin.hold.end_kernel_lock(unlock);
         }
         if !pin.hold.is_kernels() {
             fault::unpin(&self.cache, addresses);

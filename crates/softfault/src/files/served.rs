@@ -375,11 +375,13 @@ impl Hold {
         self.of.state().kernel_locks += 1;
     }
 
-    /// The holder needs them no more; true if no other does.
-    pub(crate) fn end_kernel_lock(&self) -> bool {
+    /// The holder needs them no more. If no other does, `unlock` is called, before another can begin to lock.
+    pub(crate) fn end_kernel_lock(&self, unlock: impl FnOnce()) {
         let mut state = self.of.state();
         state.kernel_locks = state.kernel_locks.saturating_sub(1);
-        state.kernel_locks == 0
+        if state.kernel_locks == 0 {
+            unlock();
+        }
     }
 
     /// From now on it is held as long as the program likes, and nobody waits for it.
