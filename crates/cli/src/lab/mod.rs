@@ -40,7 +40,7 @@ mod stats;
 pub mod supervise;
 mod swap_file;
 pub mod table;
-pub mod usage;
+mod usage;
 mod work;
 
 use crate::error::Error;

@@ -23,17 +23,6 @@ pub struct Usage {
     pub minor_faults: u64,
 }
 
-/// User and system time of the calling thread.
-pub fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `time` is live and the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 impl Usage {
     /// This process's.
     pub fn own() -> Self {

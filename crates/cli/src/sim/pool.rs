@@ -4,8 +4,8 @@
 use super::plan::Planned;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::lab::usage::thread_cpu_ns;
 use indicatif::{ProgressBar, ProgressStyle};
+use softfault::clock::thread_cpu_ns;
 use softfault_sim::{Outcome, Progress, Trouble, run_watched};
 use std::any::Any;
 use std::ops::ControlFlow;

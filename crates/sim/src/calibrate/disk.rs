@@ -3,6 +3,7 @@
 use super::memory::{Memory, PAGE};
 use super::sample::{middle, whole};
 use super::{Failure, Watch};
+use softfault::clock::thread_cpu_ns;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -146,7 +147,7 @@ fn many(
                 memory.touch();
                 let mut state = seed as u64 + 1;
                 let mut latencies = Vec::new();
-                let cpu = cpu_ns();
+                let cpu = thread_cpu_ns();
                 loop {
                     state = state
                         .wrapping_mul(6_364_136_223_846_793_005)
@@ -160,7 +161,7 @@ fn many(
                         break;
                     }
                 }
-                Ok((latencies, cpu_ns() - cpu))
+                Ok((latencies, thread_cpu_ns() - cpu))
             }
         };
         let readers: Vec<_> = (0..threads).map(|seed| scope.spawn(reader(seed))).collect();
@@ -189,15 +190,4 @@ fn many(
             cpu_ns,
         })
     })
-}
-
-/// Processor time of the calling thread.
-fn cpu_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a live structure.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

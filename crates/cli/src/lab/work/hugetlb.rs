@@ -15,14 +15,13 @@
 use super::super::engine::{HugeFile, HugeSpace, huge_soft};
 use super::super::huge_pool::HUGE;
 use super::super::job::Start;
-use super::super::usage::thread_cpu_ns;
 use super::gang::{self, Member};
 use super::meeting::{Meeting, Seat};
 use super::peer::Peer;
 use super::{Bench, STACK, processes};
 use crate::results::on::On;
 use crate::results::row::Waited;
-use softfault::clock::now_ns;
+use softfault::clock::{now_ns, thread_cpu_ns};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A shorter touch has not slept.

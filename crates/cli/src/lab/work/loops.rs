@@ -177,7 +177,7 @@ impl Test {
         Ok(())
     }
 
-    /// Looks at a page of each region that is left. The mapping of all is its mapper's to check, who gives it up next.
+    /// Checks a page of each region that is left. The first thread checks a page of the mapping of all too: it unmaps that next.
     fn check(&self, member: &Member, regions: &[Region], round: u64) -> Result<(), String> {
         for region in regions {
             let toucher = Toucher::new(&**region, round);

@@ -11,13 +11,12 @@
 
 use super::super::engine::Anonymous;
 use super::super::fill::PAGE;
-use super::super::usage::thread_cpu_ns;
 use super::gang::Member;
 use super::meeting::Meeting;
 use super::memory::Toucher;
 use super::{Bench, gang};
 use crate::results::row::Waited;
-use softfault::clock::now_ns;
+use softfault::clock::{now_ns, thread_cpu_ns};
 use std::ops::Range;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
