@@ -41,7 +41,7 @@ const CRATES: [Tested; 3] = [
 /// The budget of the engine that has the maps: the least that is usual.
 const MEMORY: &str = "9M";
 
-/// What one run said.
+/// The output of one run.
 #[derive(Default)]
 struct Outcome {
     passed: u64,
@@ -142,7 +142,7 @@ fn copy_folder(source: &Path, copy: &Path) -> std::io::Result<()> {
         let to = copy.join(entry.file_name());
         match entry.file_type()?.is_dir() {
             true => copy_folder(&entry.path(), &to)?,
-            // What is in the registry's cache may be there to be read only.
+            // Files in the registry's cache may be there to be read only.
             false => fs::write(to, fs::read(entry.path())?)?,
         }
     }
@@ -213,7 +213,7 @@ fn test(
     }
 }
 
-/// What puts softfault in the place of memmap2.
+/// The options that put softfault in the place of memmap2.
 fn patch() -> String {
     let ours: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("memmap2");
     format!("patch.crates-io.memmap2.path={ours:?}")

@@ -1,4 +1,4 @@
-//! What the programs read: made once, and put into the page cache or out of it.
+//! The files that the programs read: made once, and put into the page cache or out of it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};

@@ -41,7 +41,7 @@ use std::process::ExitCode;
 /// Builds b3sum, ripgrep and a program over tantivy with memmap2 and with softfault in its place, runs both in
 /// turn, checks that they answer the same, and prints a table.
 ///
-/// What is built and read stays in the directory, for the next time. With root the rows in a memory cgroup are
+/// Programs and files stay in the directory, for the next time. With root the rows in a memory cgroup are
 /// run too, and --read-ahead-kb can be set.
 #[derive(Parser)]
 #[command(name = "softfault-consumers", version)]

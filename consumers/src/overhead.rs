@@ -24,7 +24,7 @@ pub fn run(dir: &Path) -> Result<(), String> {
             .args([&empty, &source]),
     )?;
     let calls = here.join("overhead.c");
-    // What the compiler knows of malloc it would leave out.
+    // The compiler would leave out calls that it knows as malloc.
     done(
         Command::new("cc")
             .args(["-O2", "-fno-builtin", "-o"])

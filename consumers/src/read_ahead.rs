@@ -11,7 +11,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// What it is now, or that nobody knows.
+    /// Its present value, if that is known.
     pub fn now(dir: &Path) -> String {
         let said = file(dir).and_then(|path| fs::read_to_string(path).ok());
         said.map_or("not known".to_owned(), |kb| kb.trim().to_owned())

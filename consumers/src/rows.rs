@@ -1,4 +1,4 @@
-//! What is compared: each row is run with both, in changing order, and its medians are printed.
+//! The comparisons: each row is run with both, in changing order, and its medians are printed.
 
 use crate::cgroup::Cgroup;
 use crate::programs::{B3SUM, Maps, Program, RIPGREP, TANTIVY};

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What one run took, and answered.
+/// The time of one run, and its answer.
 #[derive(Debug, Clone)]
 pub struct Took {
     /// `None`: it was given up, or was killed.
@@ -22,7 +22,7 @@ pub struct Took {
     pub cgroup_peak: Option<u64>,
     /// Its standard error.
     pub said: String,
-    /// What softfault said that it served: bytes of its engines' reads, of small maps, and of windows that
+    /// The bytes that softfault says it served: bytes of its engines' reads, of small maps, and of windows that
     /// the kernel served.
     pub served: u64,
 }
@@ -126,7 +126,7 @@ fn wait(child: i32) -> Result<Option<(i32, libc::rusage)>, String> {
     }
 }
 
-/// What softfault has printed at the program's exit.
+/// The statistics that softfault has printed at the program's exit.
 fn served(said: &str) -> u64 {
     let lines = said
         .lines()

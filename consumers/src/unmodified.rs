@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What pip installs: pinned, for a table that is the same later.
+/// The packages that pip installs: pinned, for a table that is the same later.
 const PACKAGES: [&str; 3] = ["numpy==2.4.6", "lmdb==3.0.0", "usearch==2.26.6"];
 const MIB: u64 = 1 << 20;
 /// Of the bytes that programs map of files that are large enough.
@@ -119,7 +119,7 @@ impl Place {
         })
     }
 
-    /// The rows, with their data made. What the machine has not is said, and left out.
+    /// The rows, with their data made. A part that the machine does not have is named, and left out.
     fn rows(&self, budget_mib: u64) -> Result<Vec<Row>, String> {
         let mut rows = Vec::new();
         let mut add = |name, expected, command: Vec<String>| {
@@ -421,7 +421,7 @@ impl Sum {
     }
 }
 
-/// What a program answers. db_bench prints its times too: of its output, how many keys it has found. RocksDB verifies the checksum of
+/// The answer of a program. db_bench prints its times too: of its output, how many keys it has found. RocksDB verifies the checksum of
 /// each block that it reads, and would not find what is in a wrong one.
 fn answer(row: &Row, output: &Output) -> Vec<u8> {
     if row.command[0] != "db_bench" {

@@ -13,7 +13,7 @@ thread_local! {
     static KEPT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Keeps the memory of a map for a call, if another thread closes the map meanwhile. Whoever has the last reference unmaps it, which may
+/// Keeps the memory of a map for a call, if another thread closes the map meanwhile. The last reference unmaps it, which may
 /// write back dirty pages: without the interpreter's lock.
 pub(crate) struct Held {
     memory: Option<Arc<Memory>>,

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 from conftest import run
 
-#: What each program begins with. Modules are imported before system calls are held: imports keep the lock for some.
+#: The first lines of each program. Modules are imported before system calls are held: imports keep the lock for some.
 PROGRAM = """
 import gc, io, os, sys, threading
 import numpy as np

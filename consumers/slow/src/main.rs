@@ -31,7 +31,7 @@ struct Args {
     file: PathBuf,
     /// An empty directory to mount over; takes root, or fusermount3
     mount: PathBuf,
-    /// What runs meanwhile
+    /// The command that runs meanwhile
     #[arg(required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }

@@ -69,7 +69,9 @@ fn make(path: &str, bytes: usize) {
                 while let number = next.fetch_add(1, Relaxed)
                     && number < vectors
                 {
-                    index.add(number as u64, &vector(number as u64)).expect("a vector more");
+                    index
+                        .add(number as u64, &vector(number as u64))
+                        .expect("a vector more");
                 }
             });
         }
@@ -77,7 +79,7 @@ fn make(path: &str, bytes: usize) {
     index.save(path).expect("the index saved");
 }
 
-/// What the threads have found.
+/// The results of the threads.
 struct Found {
     keys: Vec<Option<Vec<u64>>>,
     took: Vec<Duration>,
@@ -88,7 +90,11 @@ fn search(path: &str, queries: usize, threads: usize, until: Duration) {
     let index = index(threads, 1);
     index.view(path).expect("an index to be viewed");
     let next = AtomicUsize::new(0);
-    let found = Mutex::new(Found { keys: vec![None; queries], took: Vec::new(), first_thousand: None });
+    let found = Mutex::new(Found {
+        keys: vec![None; queries],
+        took: Vec::new(),
+        first_thousand: None,
+    });
     let begun = Instant::now();
     thread::scope(|scope| {
         for _ in 0..threads {

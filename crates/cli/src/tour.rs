@@ -194,7 +194,7 @@ fn has_room(dir: &Path, bytes: u64) -> Result<(), Error> {
             dir.display(),
             size::show(room)
         ))),
-        // What is not known is tried.
+        // Where that is not known, it is tried.
         _ => Ok(()),
     }
 }

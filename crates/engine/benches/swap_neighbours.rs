@@ -1,10 +1,10 @@
-//! Who is read ahead with a page that comes back from swap: its neighbours by slot, as
+//! The pages that are read ahead with a page that comes back from swap: its neighbours by slot, as
 //! Linux's `swap_cluster_readahead` has it, or by address, as its `swap_vma_readahead`?
 //!
 //! `cargo bench -p softfault-engine --bench swap_neighbours`. Memory four times as large
 //! as the budget is written and read in some order, with read-ahead off. At each swap-in
 //! both aligned blocks of eight are looked at: those of its pages that are in swap too
-//! would have been read. What is touched while as many pages are touched as there is room
+//! would have been read. A page that is touched while as many pages are touched as there is room
 //! for would have been a hit. Counts only: nothing depends on the machine's speed.
 
 use softfault_engine::PAGE_SIZE;

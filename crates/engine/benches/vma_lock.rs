@@ -1,4 +1,4 @@
-//! What a fault pays for its VMA: `lock_vma` and `vma_end_read`, with each kind of
+//! The cost of a fault's VMA: `lock_vma` and `vma_end_read`, with each kind of
 //! lock, by one thread and by two, which have a VMA each or share one. And what a
 //! writer pays: `mmap_lock`, `find`, `vma_start_write`, and the end of both.
 //!

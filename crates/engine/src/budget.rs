@@ -131,7 +131,7 @@ pub trait Member: Send + Sync {
     fn give(&self, pages: usize, in_hand: InHand) -> usize;
 }
 
-/// What a thread that makes room has in hand.
+/// The pages that a thread which makes room has in hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InHand {
     /// No folio lock.

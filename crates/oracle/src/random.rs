@@ -1,6 +1,6 @@
 //! Numbers from a seed, the same each time: SplitMix64.
 
-/// What a state advances by.
+/// The step by which a state advances.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The number that is drawn in the state `x`.

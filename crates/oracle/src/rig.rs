@@ -80,7 +80,7 @@ impl FrameMemory for TestFrames {
     }
 
     fn discard(&self, _chunk: usize, at: NonNull<u8>) {
-        // Whoever still reads it is found out. Pages that nobody has touched stay so: to fill
+        // A thread that still reads it is found out. Pages that nobody has touched stay so: to fill
         // them took most of the time of many a test.
         let mut present = [0u8; TABLE_SPAN / PAGE_SIZE];
         // SAFETY: a whole chunk, with a byte for each of its pages.

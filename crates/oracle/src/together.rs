@@ -18,7 +18,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Whoever panicked meanwhile has been heard of.
+        // A panic meanwhile has been reported.
         let _first = self.join();
     }
 }

@@ -44,7 +44,7 @@ pub fn renew(
 }
 
 /// `mprotect(2)`, before it is done: reserved parts of the range that are to be read and written come to be the engine's, or
-/// are no reservation any more. What was declined is counted by the caller.
+/// are no reservation any more. The caller counts declined ones.
 pub fn before_protect(
     table: &mut Table,
     range: &Range<usize>,

@@ -132,7 +132,7 @@ fn hand_over_if_lost(table: &mut Table) {
     };
     if !mode::can_begin_in_child(memory as usize) {
         for room in rooms {
-            // What cannot be handed over for want of memory stays: a touch of it in the child is a SIGSEGV.
+            // Memory that cannot be handed over, for want of memory, stays: a touch of it in the child is a SIGSEGV.
             give::hand_over(table, &room);
         }
     }

@@ -247,7 +247,7 @@ impl Table {
             let known = self.reservations.over(&gap);
             let is_known = |own: &Range<usize>| {
                 let is_within = own.start <= gap.start && gap.end <= own.end;
-                // What was advised about that is not true of the new mapping.
+                // Advice about that is not true of the new mapping.
                 is_within && !self.reservations.is_childless(own.start)
             };
             if known.iter().any(is_known) {

@@ -68,7 +68,7 @@ fn an_empty_map_comes_to_be_of_no_other_file() {
     }
 }
 
-/// What was written was in no file.
+/// The written bytes were in no file.
 #[test]
 fn a_shared_map_of_an_empty_file_grows_into_the_file() {
     for coherence in COHERENCES {

@@ -414,7 +414,7 @@ fn a_map_that_the_kernel_serves_is_waited_for() {
     );
     assert_eq!(answers[2], Ok(()));
     assert_eq!(answers[3], Err(FaultError::OutOfRange));
-    // What is in memory by then succeeds.
+    // A range that is in memory by then succeeds.
     let over = map.fault_in_many(&ranges[..2]).until(Instant::now());
     assert_eq!(over.wait(), [Ok(()), Err(FaultError::TimedOut)]);
 }

@@ -326,7 +326,7 @@ fn locked_memory_shows_no_zeros_while_it_changes() {
     }
 }
 
-/// Whoever serves it: in a child of fork the kernel does.
+/// By either server: in a child of fork the kernel does.
 #[test]
 fn a_child_of_fork_reads_on_under_either_server() {
     let _alone = alone();
@@ -408,7 +408,7 @@ fn a_held_window_stays_with_its_server() {
     assert_eq!(map.residency(..).unwrap().mapped, 1024);
     map.unlock().unwrap();
     assert!(map.change_server(true).unwrap());
-    // Whoever goes while the kernel serves it leaves nothing behind.
+    // A map that goes while the kernel serves it leaves nothing behind.
     drop(map);
     engine.close_idle();
     assert_eq!(engine.stats().windows, 0);

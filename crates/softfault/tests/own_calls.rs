@@ -1,4 +1,4 @@
-//! What a program does to a map by system calls of its own ends with the map, also where the next one gets its window.
+//! A change that a program makes to a map by system calls of its own ends with the map, also where the next one gets its window.
 
 mod child;
 mod files;

@@ -185,7 +185,7 @@ fn evicted(file: &File) -> bool {
     cachestat(file).is_some_and(|found| found[3] > 0)
 }
 
-/// What the machine counts of pages that were taken: those that were read again, and the times that all were dropped.
+/// The machine's counts of pages that were taken: those that were read again, and the times that all were dropped.
 fn taken() -> u64 {
     let counts = fs::read_to_string("/proc/vmstat").expect("readable");
     let count = |name: &str| -> u64 {

@@ -1,4 +1,4 @@
-//! Who serves a file's window: what forbids the kernel to, locks beside it, and advice that ends with the map.
+//! The server of a file's window: settings that forbid the kernel to be it, locks beside it, and advice that ends with the map.
 
 mod child;
 mod write_scene;

@@ -429,7 +429,7 @@ fn both_write_to_the_page_that_the_file_ended_in() {
         (&content[END..END + 8], content[END + 100]),
         (&b"appended"[..], 3)
     );
-    // Whoever maps the page anew has all of it, and zeros are stored as other bytes are.
+    // A thread that maps the page anew has all of it, and zeros are stored as other bytes are.
     map.advise(Advice::PageOut).unwrap();
     let mut map = write(&engine, &file);
     assert_eq!(map[END..END + 8], *b"appended");

@@ -103,7 +103,7 @@ fn by_device() -> io::Result<OwnedFd> {
     }
 }
 
-/// What allows the kernel's faults: in a container the device and the capability are its own, the sysctl the machine's.
+/// The permission for the kernel's faults: in a container the device and the capability are its own, the sysctl the machine's.
 const PERMISSION: &str = "one of: setfacl -m u:$USER:rw /dev/userfaultfd (a container has it by --device /dev/userfaultfd); \
                           sysctl -w vm.unprivileged_userfaultfd=1; CAP_SYS_PTRACE";
 

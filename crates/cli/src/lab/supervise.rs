@@ -44,7 +44,7 @@ pub struct Outcome {
 /// A child that is killed when nobody waits for it any more.
 struct Guard<'a> {
     child: Child,
-    /// What it writes to stderr. No pipe: nobody reads it meanwhile, and a full one would stop the child.
+    /// The text that it writes to stderr. No pipe: nobody reads it meanwhile, and a full one would stop the child.
     stderr: File,
     group: Option<&'a Group>,
 }
@@ -123,9 +123,9 @@ pub fn run(
 pub struct Ended {
     /// How it ended.
     pub status: ExitStatus,
-    /// What it wrote to stdout.
+    /// The text that it wrote to stdout.
     pub stdout: Vec<u8>,
-    /// What it wrote to stderr.
+    /// The text that it wrote to stderr.
     pub stderr: Vec<u8>,
 }
 

@@ -16,7 +16,7 @@ pub struct Head {
     bytes: Vec<u8>,
 }
 
-/// What a program's loader is told from.
+/// The parts of a program that tell its loader.
 pub enum Kind {
     /// `#!` of this interpreter.
     Script(PathBuf),

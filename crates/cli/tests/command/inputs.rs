@@ -1,4 +1,4 @@
-//! What a command reads stays as it is, also where its output is given the same name.
+//! The files that a command reads stay as they are, also where its output is given the same name.
 
 use super::compare::stored;
 use super::{directory, finish, refused, softfault, words};

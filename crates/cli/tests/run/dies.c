@@ -1,4 +1,4 @@
-/* Ways to die of SIGBUS: `dies CASE FILE`. Whoever does not is ended by SIGALRM. */
+/* Ways to die of SIGBUS: `dies CASE FILE`. A case that does not die so is ended by SIGALRM. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 //! Calls with lengths that nobody looks at, and a child of vfork that sets handlers: `odd_calls.c`. Calls with pointers to where
-//! nothing is: `pointers.c`. What calls leave in errno: `errno.c`.
+//! nothing is: `pointers.c`. The errno that calls leave: `errno.c`.
 
 use crate::{compile, directory, file, same_each_way};
 

@@ -1,4 +1,4 @@
-//! What a program has of its own: functions of the C library's names (`own_names.c`), a userfaultfd (`uffd.c`).
+//! Names of a program's own: functions of the C library's names (`own_names.c`), a userfaultfd (`uffd.c`).
 
 use crate::{compile, directory, file, same_each_way, softfault_run, ways};
 use std::process::Command;

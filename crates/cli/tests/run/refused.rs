@@ -11,7 +11,7 @@ fn same(case: &str) {
     });
 }
 
-/// What the program maps there is its own: nothing of it is evicted.
+/// Memory that the program maps there is its own: nothing of it is evicted.
 #[test]
 fn a_mapping_over_a_part_of_a_file_s_is_refused_or_done() {
     same("fixed");

@@ -31,7 +31,7 @@ fn start(form: &str, how: &str, reports: &Path, program: &[&OsStr]) -> Child {
     run.spawn().unwrap()
 }
 
-/// What the two processes say, up to the end of the pipe, which they close and go on; and the child's number.
+/// The output of the two processes, up to the end of the pipe, which they close and go on; and the child's number.
 fn said_by(program: &mut Child) -> u64 {
     let mut said = String::new();
     let mut output = program.stdout.take().unwrap();
@@ -60,7 +60,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What the thread that reports has open, but for the files of a report.
+/// The files that the reporting thread has open, but for the files of a report.
 fn open_in_reporter(process: u64) -> Vec<PathBuf> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let threads = threads.map(|thread| thread.unwrap().path());

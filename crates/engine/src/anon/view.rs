@@ -140,7 +140,7 @@ impl View {
             };
             done += read;
             if read < part {
-                // What follows the file's end is zeros only if it is the file's, too.
+                // The bytes behind the file's end are zeros only if it is the file's, too.
                 let rest = page + part / PAGE_SIZE..(offset as usize + bytes) / PAGE_SIZE;
                 let is_files = |page| matches!(self.place(page), Some(PageLocation::File(_)));
                 return match { rest }.all(is_files) {

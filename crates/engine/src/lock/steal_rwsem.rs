@@ -41,7 +41,7 @@ pub const MOST_THEFTS: u32 = 64;
 /// Enough that a wake-up rarely wakes a writer that it is not for.
 const WRITE_GATES: usize = 16;
 
-/// The lock. Whoever is inside has to leave: there are no guards here.
+/// The lock. A thread that is inside has to leave: there are no guards here.
 pub struct StealRwSem {
     /// The state, and the gates.
     raw: RawRwSem<WRITE_GATES>,

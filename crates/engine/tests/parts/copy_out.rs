@@ -1,4 +1,4 @@
-//! What is written to a file is copied out of the window before: by few calls, and without what the program has thrown away.
+//! Bytes that are written to a file are copied out of the window before: by few calls, and without what the program has thrown away.
 
 use crate::over_soft::handed_on;
 use crate::writable::{bytes, finish, write_back};

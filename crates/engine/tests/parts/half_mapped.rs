@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What another thread writes to a page as soon as it can.
+/// The byte that another thread writes to a page as soon as it can.
 const WRITTEN: u8 = 0xB5;
 /// Where in the page.
 const AT: usize = 8;

@@ -186,7 +186,7 @@ fn order_of_waiting(queue: MmapQueue) -> Vec<&'static str> {
 
 #[test]
 fn a_writer_that_runs_passes_those_that_sleep_a_few_times() {
-    // Who steals does not sleep, and nobody steals where the first has waited enough.
+    // A thread that steals does not sleep, and nobody steals where the first has waited enough.
     const MOST: u32 = 3;
     let sem = StealRwSem::new(MOST);
     assert!(sem.write_or_queue().is_none());

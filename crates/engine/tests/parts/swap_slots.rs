@@ -317,7 +317,7 @@ fn the_table_stays_in_its_part_of_the_budget() {
         live[which] = slots.alloc(1).unwrap().start;
     }
     assert!(budget.charged() <= limit / 8, "{}", budget.charged());
-    // What is in use is more than that.
+    // More than that is in use.
     live.extend(take_all_of(&slots, 100 * CLUSTER - LIVE));
     assert_eq!(slots.used(), 100 * CLUSTER);
     assert!(budget.charged() > limit / 8);

@@ -121,7 +121,7 @@ fn a_pinned_page_does_not_fill_a_hole_again() {
         assert_eq!((rig.touch(start), cache.dirty_pages()), (Ok(0), 0));
         write_back(&cache, 0..4);
         assert_eq!(store.byte(0), 0);
-        // What is written afterwards stays.
+        // Bytes that are written afterwards stay.
         rig.write(start + 1, &[9]).unwrap();
         fault::unpin(&cache, range);
         write_back(&cache, 0..4);

@@ -2,7 +2,7 @@
 //!
 //! Every operation takes a while. A state may be current from the beginning of
 //! the operation that makes it, until the end of one that began after that and
-//! makes another. Whoever looks from `from` to `to` may see every state that was
+//! makes another. A thread that looks from `from` to `to` may see every state that was
 //! perhaps current at some moment in between, and no other.
 
 /// Moments, in order. Never the same twice.

@@ -123,7 +123,7 @@ fn hand_over_if_above(table: &mut Table, limit: u64) {
         .map(|mapping| mapping.room.clone())
         .collect();
     for room in rooms {
-        // What cannot be handed over for want of memory stays, and a touch of it may fail.
+        // Memory that cannot be handed over, for want of memory, stays, and a touch of it may fail.
         give::hand_over(table, &room);
     }
     declined::tell_of_file_limit(limit);

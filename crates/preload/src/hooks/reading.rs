@@ -27,7 +27,7 @@ pub fn read_into(
     }
     let mut done = 0;
     while done < bytes {
-        // What was handed back is the kernel's to write to, or to refuse.
+        // Memory that was handed back is the kernel's to write to, or to refuse.
         let (piece, is_live) = first_piece(all.start + done..all.end);
         let some = STEP.min(piece.len());
         let place = to.wrapping_byte_add(done);
@@ -70,7 +70,7 @@ pub(super) fn is_file(fd: c_int) -> bool {
     matches!(kind, Some(libc::S_IFREG | libc::S_IFBLK))
 }
 
-/// What fstat(2) says of it, errno kept.
+/// The answer of fstat(2) about it, errno kept.
 fn about(fd: c_int) -> Option<libc::stat> {
     let errno = call::errno();
     let about = decide::look(fd);

@@ -1,5 +1,5 @@
 //! res_query(3) and its like, where faults are signals: the C library hands the program's buffers to the kernel without a hook in
-//! between. What the server says comes by way of other memory.
+//! between. The answer of the server comes by way of other memory.
 
 use super::again::with_bytes_copied;
 use super::bounce::BounceBuffer;

@@ -47,7 +47,7 @@ pub fn unblock() {
     }
 }
 
-/// What the program believes of this thread from now on. A child that shares its parent's memory believes nothing: it is about to
+/// The program's belief about this thread from now on. A child that shares its parent's memory believes nothing: it is about to
 /// call exec, and the parent goes on as it was.
 fn set_blocked(blocked: bool) {
     if BLOCKED.get() != blocked && !fork::is_in_parents_memory() {
@@ -200,7 +200,7 @@ pub unsafe fn change_kernel_mask(
     answer
 }
 
-/// What the program believes after it has changed the mask by a set that has SIGBUS, or does not.
+/// The program's belief after it has changed the mask by a set that has SIGBUS, or does not.
 fn believe(how: c_int, has: bool) {
     match how {
         libc::SIG_BLOCK if has => set_blocked(true),

@@ -111,7 +111,7 @@ pub fn calibrate(
     let declared = shape.smt;
     let smt_extra = smt_extra(watch, &cpus, &mut shape, &mut sources)?;
     if shape.smt > declared {
-        // What was measured is between two threads of a core.
+        // The measured figure is between two threads of a core.
         line.sibling = line.cluster;
     }
     let smt_extra = sources.or("smt_extra", smt_extra, lacking.smt_extra);

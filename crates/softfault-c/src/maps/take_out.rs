@@ -94,13 +94,13 @@ struct CutOut {
 }
 
 impl CutOut {
-    /// What is done before the unmap is over. The pages themselves go with it, or with the last call that uses them.
+    /// The work before the unmap is over. The pages themselves go with it, or with the last call that uses them.
     fn begin(self) {
         kept::unmapped(self.kept, &self.cut.gone);
         for (map, part) in self.shared {
             let (start, len) = (map.as_ptr() as usize, map.len());
             let offset = |address: usize| (address - start).min(len);
-            // Also where other maps still show the pages. What cannot be written stays dirty, and is told by softfault_msync.
+            // Also where other maps still show the pages. A page that cannot be written stays dirty, and is told by softfault_msync.
             map.write_back(offset(part.start)..offset(part.end));
         }
     }
@@ -188,7 +188,7 @@ pub(crate) struct Taken {
     pub(crate) access: Access,
     /// As the map was made.
     pub(crate) made: Access,
-    /// What the map itself knows of its protection.
+    /// The protection that the map itself knows of.
     known: bool,
     asked: usize,
     locked: Vec<Range<usize>>,

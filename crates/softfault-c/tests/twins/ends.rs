@@ -231,7 +231,7 @@ fn a_map_grows_to_the_last_page_of_its_file() {
     }
 }
 
-/// What was copied before the end of a file counts, as it does for the kernel's write(2) and read(2).
+/// A part that was copied before the end of a file counts, as it does for the kernel's write(2) and read(2).
 #[test]
 fn bytes_before_an_error_count() {
     let _turn = crate::twin::turn();

@@ -213,7 +213,7 @@ fn a_map_whose_parts_differ_does_not_grow() {
     }
 }
 
-/// What a map was made for stays known when it becomes longer or shorter while it may only be read.
+/// The purpose of a map stays known when it becomes longer or shorter while it may only be read.
 #[test]
 fn a_map_that_was_remapped_is_written_to_again() {
     let _turn = crate::twin::turn();

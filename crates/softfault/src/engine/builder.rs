@@ -26,7 +26,7 @@ use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// What happens where the process may not use userfaultfd.
+/// The behaviour where the process may not use userfaultfd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fallback {
     /// [`Builder::build`] fails, and so does a map over the default engine. The error names `softfault doctor`.
@@ -151,7 +151,7 @@ impl Builder {
         self
     }
 
-    /// What happens where the process may not use userfaultfd.
+    /// The behaviour where the process may not use userfaultfd.
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = fallback;
         self

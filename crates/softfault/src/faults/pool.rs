@@ -372,7 +372,7 @@ mod tests {
         assert!(!pool.stop_reading(start, false), "the other one waits");
         pool.state().idle = 1;
         assert!(pool.stop_reading(start, false));
-        // Whatever is left.
+        // All that is left.
         pool.state().left.push(7);
         assert!(matches!(pool.next_role(), Role::Read));
         assert!(matches!(pool.next_role(), Role::Serve(7)));

@@ -391,7 +391,7 @@ fn find_and_open(
 
 impl Files {
     /// A window that is written to shows the present version of its file: its length now, and, if the window was not
-    /// mapped for a while, the writes of others meanwhile. Whoever comes first forgets its pages, and others wait for that.
+    /// mapped for a while, the writes of others meanwhile. The first caller forgets its pages, and others wait for that.
     fn brought_up_to_date(
         &self,
         managed: &Managed,
@@ -436,7 +436,7 @@ impl Files {
     }
 }
 
-/// What serves a file's new window.
+/// The server of a file's new window.
 fn new_served(
     managed: &Managed,
     store: &Arc<FileStore>,

@@ -220,7 +220,7 @@ impl WindowTable {
         })
     }
 
-    /// What serves a window.
+    /// The server of a window.
     pub(super) fn served(&mut self, cache: &Arc<PageCache>) -> Option<Arc<Served>> {
         self.entry_of(cache).map(|entry| entry.served.clone())
     }

@@ -71,7 +71,7 @@ enum MmapMutKind {
     Gone,
 }
 
-/// Who serves a map in this process.
+/// The server of a map in this process.
 enum ServedBy<'a> {
     /// The engine, as memory of the process's own.
     Private(&'a Private),

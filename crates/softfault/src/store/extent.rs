@@ -43,7 +43,7 @@ pub(super) fn seek(
     }
 }
 
-/// What a file answers when it is asked for data and holes from a page on. All of it is asked at once: each request in the
+/// The answer of a file when it is asked for data and holes from a page on. All of it is asked at once: each request in the
 /// table of descriptors costs two changes of threads, many times a system call.
 struct Seen {
     /// The first data at or after the page.
@@ -220,7 +220,7 @@ mod tests {
         });
     }
 
-    /// What is seen of a file that has no data from the page on, ends there, and then has this.
+    /// The extents of a file that has no data from the page on, ends there, and then has this.
     fn seen(end: u64, data_again: Result<u64, i32>) -> Option<Extent> {
         let (data, hole) = (Err(libc::ENXIO), Err(libc::ENXIO));
         let seen = Seen {

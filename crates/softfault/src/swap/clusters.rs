@@ -102,7 +102,7 @@ impl Clusters {
             return Ok(());
         }
         let is_part = word.load(Relaxed) & SOME != 0;
-        // What has space has it still.
+        // A part that has space has it still.
         if is_part && self.has_space_in_part(&range) {
             return Ok(());
         }
@@ -120,7 +120,7 @@ impl Clusters {
                     word.fetch_or(READY, Release);
                     return Ok(());
                 }
-                // What it took before space ran out (ext4 keeps it) is in the way of what is wanted. Nobody
+                // The space that it took before space ran out (ext4 keeps it) is in the way of what is wanted. Nobody
                 // uses any of it: some would be known to have space.
                 Err(_) => self.punch(self.range(cluster)),
             }

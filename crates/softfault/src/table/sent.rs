@@ -67,7 +67,7 @@ impl Name {
 
 #[cfg(test)]
 std::thread_local! {
-    /// What others do before the file is sent.
+    /// The work of others before the file is sent.
     pub(super) static BEFORE: core::cell::Cell<fn(&Name)> = const { core::cell::Cell::new(|_| ()) };
 }
 

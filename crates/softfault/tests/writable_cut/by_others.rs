@@ -1,4 +1,4 @@
-//! What a program sees of pages that another has cut off: the file as it is, whatever is in memory.
+//! A program's view of pages that another has cut off: the file as it is, whatever is in memory.
 
 use super::{KEPT, PAGE, PAGES, Scratch, engine, write};
 use softfault::{Advice, FaultError, MmapMut};
@@ -56,7 +56,7 @@ fn a_call_that_writes_to_them_is_an_error() {
         assert_eq!(map.write_at(&bytes[..PAGE], END - PAGE), Ok(PAGE));
         map.flush().unwrap();
         ends_as(&scratch, 7);
-        // What others add is there.
+        // Bytes that others add are there.
         scratch.open().set_len((PAGES * PAGE) as u64).unwrap();
         map.write_at(&bytes[..PAGE], 40 * PAGE).unwrap();
         map.flush().unwrap();

@@ -70,7 +70,7 @@ impl Costs {
         }
     }
 
-    /// Those of a core that another hardware thread works on too. What comes from elsewhere takes as long as ever.
+    /// Those of a core that another hardware thread works on too. A line from elsewhere takes as long as ever.
     fn shared(self, topology: &Topology) -> Self {
         let longer = |cost| longer(cost, topology.smt_extra);
         Self {

@@ -1,6 +1,6 @@
 //! Numbers drawn by a seed: splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
 
-/// What a state advances by.
+/// The step by which a state advances.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A well-mixed function of `x`: the number that splitmix64 draws in the state `x`.

@@ -167,7 +167,7 @@ fn pinned_pages_stay_where_the_program_may_lock_no_more() {
     }
     device_writes(&mut ring, &window, 5);
     assert_eq!(super::read(&window, 5), of(0xff));
-    // What the program locks no more is as any other.
+    // A page that the program locks no more is as any other.
     // SAFETY: no byte changes.
     let unlocked = unsafe { libc::munlock(part as *const _, LOCKED * PAGE_SIZE) };
     assert_eq!(unlocked, 0);
