@@ -75,3 +75,45 @@ fn many_threads_share_a_map() {
     });
     assert!(engine.stats().peak_bytes <= 12 << 20);
 }
+
+/// A program that reads a map into a buffer, in order: in pieces of any size the next one is being read meanwhile.
+#[test]
+fn calls_in_order_are_read_ahead_of() {
+    const BYTES: usize = 16 << 20;
+    for piece in [64 << 10, 100_000, 256 << 10, 3 << 20] {
+        let file = made_file("by-calls", BYTES);
+        let engine = engine(32);
+        // SAFETY: nobody writes to the file.
+        let map = unsafe { engine.map(&file).unwrap() };
+        let mut buffer = vec![0; piece];
+        for at in (0..BYTES).step_by(piece) {
+            let count = map.read_at(&mut buffer, at).unwrap();
+            assert_eq!(count, piece.min(BYTES - at));
+            assert_eq!(buffer[count / 2], files::byte_at(at + count / 2));
+        }
+        let stats = engine.stats();
+        let ahead = stats.readahead_pages as usize * 4096;
+        assert!(ahead > BYTES / 8, "pieces of {piece}: {stats:?}");
+        assert!(
+            stats.bytes_read <= BYTES as u64 * 9 / 8,
+            "pieces of {piece}: {stats:?}"
+        );
+    }
+}
+
+/// In no order, they read their pieces alone.
+#[test]
+fn calls_in_no_order_read_no_more() {
+    const BYTES: usize = 16 << 20;
+    const PIECE: usize = 256 << 10;
+    let file = made_file("by-calls-anywhere", BYTES);
+    let engine = engine(32);
+    // SAFETY: nobody writes to the file.
+    let map = unsafe { engine.map(&file).unwrap() };
+    let mut buffer = vec![0; PIECE];
+    for call in 0..20 {
+        map.read_at(&mut buffer, call * 7 % 20 * 3 * PIECE).unwrap();
+    }
+    let stats = engine.stats();
+    assert_eq!(stats.bytes_read, 20 * PIECE as u64, "{stats:?}");
+}

@@ -2,13 +2,14 @@
 
 use super::accuracy::Accuracy;
 use super::areas::{self, Areas};
+use super::calls::Calls;
 use super::density::{Density, Room};
 use super::fit::Fit;
 use super::history::{History, Proof};
 use super::reads::{Ahead, AreaPages};
 use super::records::Records;
 use super::stream::Stream;
-use super::{Allowance, Event, Kind, Limits, Planned, Touch, window};
+use super::{Allowance, Event, Kind, Limits, Mapped, Planned, Touch, window};
 use crate::page::Advice;
 use core::ops::Range;
 
@@ -22,6 +23,7 @@ const NO_STREAM: u8 = STREAMS as u8;
 pub(super) struct AccessPatterns {
     streams: [Stream; STREAMS],
     history: History,
+    calls: Calls,
     density: Density,
     /// None of a file that is no larger than an area.
     records: Option<Box<Records>>,
@@ -38,6 +40,7 @@ impl AccessPatterns {
         AccessPatterns {
             streams: [Stream::FREE; STREAMS],
             history: History::new(),
+            calls: Calls::default(),
             density: Density::new(file_pages),
             records: (file_pages > areas::AREA).then(|| Box::new(Records::new())),
             accuracy: Accuracy::new(),
@@ -53,6 +56,7 @@ impl AccessPatterns {
             *stream = Stream::FREE;
         }
         self.history.forget();
+        self.calls = Calls::default();
         self.density.forget();
         if let Some(records) = &mut self.records {
             records.forget();
@@ -152,17 +156,62 @@ impl AccessPatterns {
             (None, Some((index, Fit::Next(steps)))) => (index, steps),
             (None, _) => return Planned::single(event.page),
         };
+        let plan = self.advance(index, event, steps, (advice, limits));
+        self.read(event, &plan);
+        plan
+    }
+
+    /// Moves a stream on.
+    fn advance(
+        &mut self,
+        index: usize,
+        event: &Event,
+        steps: u64,
+        (advice, limits): (Advice, &Limits),
+    ) -> Planned {
         let allowance = self.allowance(index, advice, limits);
         let stream = &mut self.streams[index];
         stream.stamp(self.clock);
         let plan = stream.advance(event, steps, &allowance);
         self.last = (index as u8, plan.ahead.len() as u32);
-        self.read(event, &plan);
         let stream = &mut self.streams[index];
         if stream.prove() {
             self.accuracy.sample(self.streams[index].kind(), u8::MAX);
         }
         plan
+    }
+
+    /// A call has brought `pages` in. Those of them that a run of touches was told of are passed.
+    #[inline(never)]
+    pub(super) fn called(&mut self, pages: Range<u64>, advice: Advice, limits: &Limits) -> Ahead {
+        self.last.1 = 0;
+        if advice == Advice::Random {
+            return Ahead::None;
+        }
+        self.clock = self.clock.wrapping_add(1);
+        let mut event = Event {
+            page: pages.start,
+            folio: pages.clone(),
+            touch: Touch::FirstUse,
+            // Nothing was skipped.
+            mapped: Mapped::ALL,
+            file_pages: limits.file_pages,
+        };
+        let goes_on = |stream: &Stream| stream.is_at(&pages);
+        let index = match self.streams.iter().position(goes_on) {
+            Some(index) => index,
+            None if self.calls.followed_by(&pages) => self.open(Proof::start(), &event),
+            None => return Ahead::None,
+        };
+        let stream = &mut self.streams[index];
+        if stream.next == pages.end {
+            return Ahead::None;
+        }
+        // The reader has all of them behind it but the last, so that the window begins behind the call, however long that is.
+        event.page = pages.end - 1;
+        event.folio.start = event.page;
+        stream.pass_to(event.page);
+        self.advance(index, &event, 0, (advice, limits)).ahead
     }
 
     #[inline(never)]

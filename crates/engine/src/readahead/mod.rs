@@ -56,6 +56,7 @@ mod access_patterns;
 mod accuracy;
 mod areas;
 mod baseline;
+mod calls;
 mod density;
 mod fit;
 mod gap_period;
@@ -183,7 +184,7 @@ impl Event {
         }
         // Of a logical block that is more than the physical one: nothing is known to have been
         // skipped there.
-        let mut mapped = Mapped(u16::MAX);
+        let mut mapped = Mapped::ALL;
         let block = self.page - self.page % FOLIO;
         for other in block..block + FOLIO {
             let logical = view.rank(other);
@@ -206,6 +207,9 @@ impl Event {
 pub struct Mapped(u16);
 
 impl Mapped {
+    /// All of them.
+    const ALL: Mapped = Mapped(u16::MAX);
+
     /// Adds a page of the file.
     pub fn add(&mut self, page: u64) {
         self.0 |= 1 << (page % FOLIO);
@@ -296,6 +300,20 @@ impl ReadAhead {
         Plan {
             demand: start..start + (demand.end - demand.start),
             ahead: Reads { ahead, view },
+        }
+    }
+
+    /// Takes note of a call that has brought `pages` in, and returns the pages to read for the next one. Where such calls follow
+    /// each other, or a run, they are a run; the first proves nothing.
+    pub fn called(&mut self, pages: Range<u64>, advice: Advice, limits: &Limits) -> Reads {
+        assert!(pages.end <= limits.file_pages && !pages.is_empty());
+        match self.view {
+            // Its touches are in the view, and the pages of a call are not.
+            Some(_) => Reads::default(),
+            None => Reads {
+                ahead: self.patterns.called(pages, advice, limits),
+                view: None,
+            },
         }
     }
 

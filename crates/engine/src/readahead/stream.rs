@@ -12,6 +12,7 @@
 use super::history::Proof;
 use super::window::{WIDE, run_window, stride_window};
 use super::{Ahead, Allowance, Event, FOLIO, Kind, Planned, Touch};
+use core::ops::Range;
 
 /// Steps of a stride after which its touches no longer look like the starts
 /// of other streams.
@@ -97,6 +98,19 @@ impl Stream {
 
     pub(super) fn is_run(&self) -> bool {
         self.kind() == Kind::Run
+    }
+
+    /// True if a reader that goes forward comes to, or through, `pages` next, or has just left them.
+    pub(super) fn is_at(&self, pages: &Range<u64>) -> bool {
+        self.is(LIVE) && self.stride == 1 && (pages.start..=pages.end).contains(&self.next)
+    }
+
+    /// The reader of a run that goes forward has passed the pages before `page`, which is not before the next.
+    pub(super) fn pass_to(&mut self, page: u64) {
+        let passed = saturate(page - self.next);
+        self.next = page;
+        self.consumed = self.consumed.saturating_add(u32::from(passed));
+        self.ahead = self.ahead.saturating_sub(passed);
     }
 
     pub(super) fn is_young_stride(&self) -> bool {

@@ -9,6 +9,7 @@ mod anon_oracle;
 mod anon_races;
 mod anon_run;
 mod budget;
+mod called;
 mod calls_wait;
 mod clean_ahead;
 mod copy_out;

@@ -5,6 +5,7 @@ use crate::advice::Advice;
 use crate::error::FaultError;
 use crate::managed::Managed;
 use core::ops::Range;
+use softfault_engine::cache::folio::BLOCK_BYTES;
 use softfault_engine::fault;
 
 /// The part of a populate that the kernel reads before the server of the window may change.
@@ -33,6 +34,22 @@ impl FileMap {
                 return Ok(());
             }
             rest.start = end;
+        }
+    }
+
+    /// A call of the program's has brought some addresses in: the next such call may find its pages read.
+    pub(crate) fn called(&self, managed: &Managed, addresses: &Range<usize>) {
+        // A range of one block is one touch, which read-ahead has seen.
+        if addresses.is_empty()
+            || addresses.start / BLOCK_BYTES == (addresses.end - 1) / BLOCK_BYTES
+        {
+            return;
+        }
+        let _masked = self.access_path.masked();
+        let hold = self.served.hold();
+        // The kernel reads ahead by itself.
+        if !hold.is_kernels() {
+            fault::called(&managed.space, &self.cache, addresses);
         }
     }
 

@@ -125,7 +125,10 @@ impl Mmap {
     /// 32 more pages, because folios are pinned whole and may reach past both ends of the range. So a budget of
     /// 16 MiB has room for one pin of 7.8 MiB, or for 62 pins of one byte, even of the same byte.
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<Pinned<'_>, FaultError> {
-        Pinned::new(self, self.range_of(range))
+        let range = self.range_of(range);
+        let pinned = Pinned::new(self, range.clone())?;
+        self.called(range);
+        Ok(pinned)
     }
 
     /// Brings a range into memory without blocking: a future for any executor.

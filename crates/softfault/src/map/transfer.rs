@@ -3,7 +3,7 @@
 use super::{Mmap, Pinned};
 use crate::FaultError;
 use crate::kernel_copy;
-use core::ops::RangeBounds;
+use core::ops::{Range, RangeBounds};
 use softfault_engine::PAGE_SIZE;
 use std::io;
 
@@ -20,9 +20,26 @@ impl Mmap {
         let mut done = 0;
         while done < count {
             let end = count.min(done + STEP);
+            self.start_reads(offset + done, offset + count);
             done += self.copy_first(&mut buffer[done..end], offset + done)?;
         }
+        self.called(offset..offset + count);
         Ok(count)
+    }
+
+    /// Starts to read the next steps of a call that goes on to `end`, as far as there is room.
+    fn start_reads(&self, at: usize, end: usize) {
+        if end - at > STEP {
+            // Those that cannot be started are read when they come.
+            let _ = self.prefetch(at..end.min(at + 4 * STEP));
+        }
+    }
+
+    /// A call has brought a range in: calls that go through a file in order are read ahead of.
+    pub(super) fn called(&self, range: Range<usize>) {
+        if let (Some(file), Ok(addresses)) = (self.file(), self.addresses(range)) {
+            file.called(self.managed(), &addresses);
+        }
     }
 
     /// Writes a range to `writer` (a file, a socket, a hasher).
@@ -37,8 +54,8 @@ impl Mmap {
         let mut at = range.start;
         while at < range.end {
             let step = (range.end - at).min(STEP);
-            self.prefetch(at..(at + 4 * step).min(range.end))?;
-            match self.pin(at..at + step) {
+            self.start_reads(at, range.end);
+            match Pinned::new(self, at..at + step) {
                 Ok(pinned) if !pinned.is_kernels() => {
                     writer.write_all(&pinned)?;
                     at += step;
@@ -53,13 +70,15 @@ impl Mmap {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok((range.end - range.start) as u64)
+        let bytes = range.len();
+        self.called(range);
+        Ok(bytes as u64)
     }
 
     /// Copies the first bytes from `at` on: all that have room in `into`, or, if so many cannot be pinned because other pins hold
     /// too much, those of a page. Returns their number.
     fn copy_first(&self, into: &mut [u8], at: usize) -> Result<usize, FaultError> {
-        match self.pin(at..at + into.len()) {
+        match Pinned::new(self, at..at + into.len()) {
             Ok(pinned) => pinned.copy_to(into).map(|()| into.len()),
             Err(FaultError::NoMemory) => {
                 // Not across pages: no more is held than a fault in progress holds.

@@ -28,8 +28,7 @@ impl MmapMut {
         let mut copy = Vec::new();
         let mut at = range.start;
         while at < range.end {
-            let soon = at..range.end.min(at + 4 * STEP);
-            self.will_need(self.addresses(soon)?);
+            self.start_reads(at, range.end);
             let kept = KeptPart::new(self, at..range.end, false)?;
             let part = kept.0.clone();
             if kept.is_kernels() {
@@ -42,7 +41,25 @@ impl MmapMut {
             }
             at = part.end;
         }
-        Ok((range.end - range.start) as u64)
+        let bytes = range.len();
+        self.called(range);
+        Ok(bytes as u64)
+    }
+
+    /// Starts to read the next steps of a call that goes on to `end`, as far as there is room.
+    fn start_reads(&self, at: usize, end: usize) {
+        if end - at > STEP
+            && let Ok(soon) = self.addresses(at..end.min(at + 4 * STEP))
+        {
+            self.will_need(soon);
+        }
+    }
+
+    /// A call has brought a range in: calls that go through a file in order are read ahead of.
+    fn called(&self, range: Range<usize>) {
+        if let (Some(file), Ok(addresses)) = (self.file(), self.addresses(range)) {
+            file.called(self.managed(), &addresses);
+        }
     }
 
     /// Fills a range from `reader` (a file, a socket); returns the number of bytes
@@ -146,11 +163,13 @@ impl MmapMut {
         let count = buffer.len().min(self.len.saturating_sub(offset));
         let mut done = 0;
         while done < count {
+            self.start_reads(offset + done, offset + count);
             let kept = KeptPart::new(self, offset + done..offset + count, false)?;
             let part = kept.0.len();
             kept.copy_to(&mut buffer[done..done + part])?;
             done += part;
         }
+        self.called(offset..offset + count);
         Ok(count)
     }
 

@@ -30,10 +30,7 @@ pub(crate) fn plan(
     advice: Advice,
 ) -> Plan {
     let _stage = Stage::ReadAhead.span();
-    let node = &cache.node;
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
-    let used = node.frames.counts().used;
-    let room = |frames: usize| ((frames / 4 * 3).saturating_sub(used) / 2) as u32;
     let mapped = cache.mapped_beside(addr, &folio);
     let (touched, folio) = (page(addr), page(folio.start)..page(folio.end));
     // A miss at random does not wait for an answer that is all but certain: threads queued here behind a holder that had lost
@@ -46,16 +43,7 @@ pub(crate) fn plan(
     } else {
         cache.readahead.lock()
     };
-    let limits = Limits {
-        max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
-        // Half of the rest is for others.
-        max_ahead: readahead.outstanding() + room(node.readahead_frames()),
-        max_sure: readahead.outstanding() + room(node.sure_frames()),
-        memory: node.budget.limit(),
-        // The file may be truncated at this moment, the page not.
-        file_pages: cache.end().div_ceil(PAGE_SIZE as u64).max(folio.end),
-        queue_depth: QUEUE_DEPTH,
-    };
+    let limits = limits(cache, readahead.outstanding(), folio.end);
     let plan = readahead.touch(touched, folio, touch, mapped, advice, &limits);
     let single = touch == Touch::Miss && plan.is_single();
     let before = cache.at_random.load(Relaxed);
@@ -64,6 +52,35 @@ pub(crate) fn plan(
         cache.at_random.store(in_a_row, Relaxed);
     }
     plan
+}
+
+/// The limits at this moment, with so many pages read ahead and not used yet, and a touch of pages that end with `end`.
+fn limits(cache: &PageCache, outstanding: u32, end: u64) -> Limits {
+    let node = &cache.node;
+    let used = node.frames.counts().used;
+    // Half of the rest is for others.
+    let room = |frames: usize| ((frames / 4 * 3).saturating_sub(used) / 2) as u32;
+    Limits {
+        max_window: MAX_WINDOW.min(node.readahead_frames() as u32 / 4),
+        max_ahead: outstanding + room(node.readahead_frames()),
+        max_sure: outstanding + room(node.sure_frames()),
+        memory: node.budget.limit(),
+        // The file may be truncated at this moment, the page not.
+        file_pages: cache.end().div_ceil(PAGE_SIZE as u64).max(end),
+        queue_depth: QUEUE_DEPTH,
+    }
+}
+
+/// A call has brought the pages of a range in, which no touch has shown.
+pub(crate) fn called(cache: &Arc<PageCache>, range: Range<usize>, advice: Advice) {
+    let plan = {
+        let _stage = Stage::ReadAhead.span();
+        let pages = cache.page(range.start)..cache.page(range.end);
+        let mut readahead = cache.readahead.lock();
+        let limits = limits(cache, readahead.outstanding(), pages.end);
+        readahead.called(pages, advice, &limits)
+    };
+    issue(cache, &plan);
 }
 
 /// Of the last plan's demand only `read` is read.

@@ -16,6 +16,7 @@ use sync::Arc;
 
 mod around;
 mod baseline;
+mod called;
 mod expect;
 mod hole;
 pub(super) mod map;
@@ -26,6 +27,7 @@ mod vanished;
 mod write;
 mod write_whole;
 
+pub use called::called;
 pub use pin::{Pin, open_to_writes, pin, unpin};
 pub use write_whole::write_whole;
 
