@@ -8,15 +8,13 @@ use super::fit::Fit;
 use super::history::{History, Proof};
 use super::reads::{Ahead, AreaPages};
 use super::records::Records;
-use super::stream::Stream;
+use super::stream::{LIVE, Stream};
 use super::{Allowance, Event, Kind, Limits, Mapped, Planned, Touch, window};
 use crate::page::Advice;
 use core::ops::Range;
 
 /// Streams that one mapping can follow at a time.
 const STREAMS: usize = 20;
-/// The number of none.
-const NO_STREAM: u8 = STREAMS as u8;
 
 /// The record of the touches of one file, and the choice of the part that plans the reads. All fields are protected by
 /// the lock of the page cache.
@@ -30,8 +28,6 @@ pub(super) struct AccessPatterns {
     pub(super) accuracy: Accuracy,
     /// Touches seen, wrapping.
     clock: u32,
-    /// Stream and pages of the last plan, until its result is reported.
-    last: (u8, u32),
 }
 
 impl AccessPatterns {
@@ -45,7 +41,6 @@ impl AccessPatterns {
             records: (file_pages > areas::AREA).then(|| Box::new(Records::new())),
             accuracy: Accuracy::new(),
             clock: 0,
-            last: (0, 0),
         }
     }
 
@@ -61,7 +56,6 @@ impl AccessPatterns {
         if let Some(records) = &mut self.records {
             records.forget();
         }
-        self.last = (0, 0);
     }
 
     /// The remembered areas.
@@ -95,7 +89,6 @@ impl AccessPatterns {
     pub(super) fn touch(&mut self, event: &Event, advice: Advice, limits: &Limits) -> Planned {
         let (page, touch) = (event.page, event.touch);
         self.clock = self.clock.wrapping_add(1);
-        self.last.1 = 0;
         if advice == Advice::Random {
             self.count_use(event, false);
             return Planned::single(page);
@@ -173,7 +166,6 @@ impl AccessPatterns {
         let stream = &mut self.streams[index];
         stream.stamp(self.clock);
         let plan = stream.advance(event, steps, &allowance);
-        self.last = (index as u8, plan.ahead.len() as u32);
         let stream = &mut self.streams[index];
         if stream.prove() {
             self.accuracy.sample(self.streams[index].kind(), u8::MAX);
@@ -184,7 +176,6 @@ impl AccessPatterns {
     /// A call has brought `pages` in. Those of them that a run of touches was told of are passed.
     #[inline(never)]
     pub(super) fn called(&mut self, pages: Range<u64>, advice: Advice, limits: &Limits) -> Ahead {
-        self.last.1 = 0;
         if advice == Advice::Random {
             return Ahead::None;
         }
@@ -226,7 +217,6 @@ impl AccessPatterns {
         let plan = self.density.plan(event, &room);
         if let Some(plan) = &plan {
             self.read(event, plan);
-            self.last = (NO_STREAM, plan.ahead.len() as u32);
         }
         plan
     }
@@ -262,7 +252,6 @@ impl AccessPatterns {
         self.history.push(event.page);
         self.read(event, &plan);
         self.density.took(plan.demand.clone(), self.clock);
-        self.last = (NO_STREAM, plan.ahead.len() as u32);
         Some(plan)
     }
 
@@ -276,33 +265,34 @@ impl AccessPatterns {
         }
     }
 
-    /// `pages` of the last plan's `ahead` are being read; the others were
-    /// cached already, or there was no room for them, as from page `refused` on. Told once
-    /// after each plan with something ahead, before the next touch.
-    pub(super) fn submitted(&mut self, pages: u32, refused: Option<u64>) {
-        let (index, planned) = self.last;
-        match self.streams.get_mut(usize::from(index)) {
-            _ if planned == 0 => {}
-            Some(stream) => stream.submitted(pages < planned),
-            None => {
+    /// As [`ReadAhead::submitted`](super::ReadAhead::submitted), of a plan of these patterns.
+    pub(super) fn submitted(&mut self, plan: &Ahead, pages: u32, refused: Option<u64>) {
+        match (self.planned_by(plan), plan) {
+            (Some(stream), _) => stream.submitted(u64::from(pages) < plan.len()),
+            (None, Ahead::Area(area)) => {
                 if let Some(page) = refused {
-                    self.density.refused(page);
+                    self.density.refused(area, page);
                 }
             }
+            (None, _) => {}
         }
-        self.last.1 = 0;
-        self.accuracy.submitted(pages);
     }
 
-    /// Nothing of the last plan's `ahead`, which begins with `page`, is going to be read.
-    pub(super) fn withdrawn(&mut self, page: u64) {
-        let (index, planned) = self.last;
-        match self.streams.get_mut(usize::from(index)) {
-            _ if planned == 0 => {}
-            Some(stream) => stream.withdrawn(planned),
-            None => self.density.absent(page),
+    /// Nothing of a plan is going to be read.
+    pub(super) fn withdrawn(&mut self, plan: &Ahead) {
+        match (self.planned_by(plan), plan) {
+            (Some(stream), _) => stream.withdrawn(plan.len()),
+            (None, Ahead::Area(area)) => self.density.absent(area, area.start),
+            (None, _) => {}
         }
-        self.last.1 = 0;
+    }
+
+    /// The stream that has made a plan, if it still exists.
+    fn planned_by(&mut self, plan: &Ahead) -> Option<&mut Stream> {
+        let (Ahead::Run { stream, .. } | Ahead::Strided { stream, .. }) = *plan else {
+            return None;
+        };
+        (self.streams.iter_mut()).find(|other| other.is(LIVE) && other.born == stream)
     }
 
     /// Pages that a plan demanded were not read: no memory, or somebody else was at work on
@@ -380,7 +370,7 @@ impl AccessPatterns {
             .max_by_key(|&i| self.streams[i].age(clock))
             .expect("there are streams");
         self.close(index);
-        self.streams[index] = Stream::new(&proof, event);
+        self.streams[index] = Stream::new(&proof, event, clock);
         index
     }
 
@@ -408,5 +398,53 @@ impl AccessPatterns {
             at_once: advice == Advice::Sequential,
             trust: self.accuracy.trust(Kind::Run),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: u64 = 1 << 20;
+
+    fn touch(patterns: &mut AccessPatterns, page: u64) -> Planned {
+        let event = Event {
+            page,
+            folio: page..page + 1,
+            touch: Touch::Miss,
+            mapped: Mapped::default(),
+            file_pages: FILE,
+        };
+        let limits = Limits {
+            max_window: 2048,
+            max_ahead: 4096,
+            max_sure: 4096,
+            memory: 1 << 16,
+            file_pages: FILE,
+            queue_depth: 32,
+        };
+        patterns.touch(&event, Advice::Normal, &limits)
+    }
+
+    /// Between a plan and its result another thread's touch may be planned for. So each result names its plan.
+    #[test]
+    fn the_result_of_a_plan_may_come_late() {
+        let mut patterns = AccessPatterns::new(FILE);
+        // The pages of an area in no order: 181 and 512 have no common divisor.
+        let mut pages = (0..512).map(|at| at * 181 % 512);
+        let plan = loop {
+            let page = pages.next().expect("a dense area");
+            let plan = touch(&mut patterns, page).ahead;
+            if let Ahead::Area(area) = &plan
+                && area.pages.count() >= 32
+            {
+                break plan;
+            }
+        };
+        let unused = patterns.density.unused();
+        assert!(unused >= plan.len(), "{unused}");
+        touch(&mut patterns, FILE / 2 + 77);
+        patterns.submitted(&plan, 0, Some(0));
+        assert_eq!(patterns.density.unused(), unused - plan.len());
     }
 }

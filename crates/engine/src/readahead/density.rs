@@ -34,6 +34,7 @@ mod region;
 use super::areas::{AREA, Area, Areas, Blocks, Pages, few_samples, samples};
 use super::gap_period::GapPeriod;
 use super::guess::Guesses;
+use super::reads::AreaPages;
 use super::records::{LIKELY, moved};
 use super::unused_pages::UnusedPages;
 use super::{Ahead, Event, FOLIO, Planned, Touch};
@@ -62,8 +63,6 @@ pub(super) struct Density {
     guesses: Guesses,
     /// The pages that areas have ahead.
     unused: UnusedPages,
-    /// The area of the last reading, and its pages.
-    last: (u64, Pages),
     /// Touches until the next reading, after one for which there was no room.
     pause: u8,
     confined: Confined,
@@ -98,7 +97,6 @@ impl Density {
             guesses: Guesses::new(areas.len()),
             areas,
             unused: UnusedPages::NONE,
-            last: (0, Pages::NONE),
             pause: 0,
             confined: Confined::NONE,
             early: 0,
@@ -440,7 +438,6 @@ impl Density {
         }
         area.ahead = area.ahead.or(&pages);
         self.unused.add(count);
-        self.last = (region.area(), pages);
         let single = match is_sure && !region.is_confined && !self.reads_apart(clock) {
             true => self.samples(region),
             false => Blocks::ALL,
@@ -448,7 +445,7 @@ impl Density {
         let visible = pages.and(&single.pages());
         let (at, _) = self.guess(region, clock);
         self.guesses.add(at, &pages, &visible, clock);
-        Ahead::Area(super::reads::AreaPages {
+        Ahead::Area(AreaPages {
             start: first,
             pages,
             single,
@@ -461,20 +458,19 @@ impl Density {
     pub(super) fn reads(&mut self, first: u64, pages: &Pages, clock: u32) {
         let area = self.areas.touch(first / AREA, clock);
         area.read = area.read.or(&pages.without(&area.ahead));
-        self.last = (first / AREA, *pages);
     }
 
-    /// The last reading was asked for in order, and there was no room from this page on: those
+    /// A reading was asked for in order, and there was no room from this page on: those
     /// pages are absent still, and do not count as unused.
-    pub(super) fn refused(&mut self, page: u64) {
+    pub(super) fn refused(&mut self, reading: &AreaPages, page: u64) {
         self.pause = PAUSE;
-        self.absent(page);
+        self.absent(reading, page);
     }
 
     /// The same, of a reading that was not tried: others go on.
-    pub(super) fn absent(&mut self, page: u64) {
-        let (number, pages) = self.last;
-        let pages = pages.and(&Pages::range(page % AREA..AREA));
+    pub(super) fn absent(&mut self, reading: &AreaPages, page: u64) {
+        let number = reading.start / AREA;
+        let pages = reading.pages.and(&Pages::range(page % AREA..AREA));
         if page / AREA == number
             && let Some(area) = self.areas.find_mut(number)
         {
@@ -484,6 +480,12 @@ impl Density {
             self.unused.take_back(were_ahead.count());
             self.guesses.forget(number, &pages);
         }
+    }
+
+    /// Pages that were read ahead, as far as is known, and not used yet.
+    #[cfg(test)]
+    pub(super) fn unused(&self) -> u64 {
+        self.unused.count()
     }
 
     /// True if a block may be read ahead anywhere.

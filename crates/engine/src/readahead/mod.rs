@@ -337,26 +337,29 @@ impl ReadAhead {
         }
     }
 
-    /// `pages` of the last plan's `ahead` are being read; the others were
-    /// cached already, or there was no room for them, as from page `refused` on. Told once
-    /// after each plan with something ahead, before the next touch.
-    pub fn submitted(&mut self, pages: u32, refused: Option<u64>) {
-        let refused = refused.map(|page| self.logical(page));
-        self.patterns.submitted(pages, refused);
+    /// `pages` of `plan` are being read; the others were cached already, or there was no room for them, as from page `refused` on.
+    /// Told once after each plan that is not empty. Meanwhile other threads' touches may have been planned for.
+    pub fn submitted(&mut self, plan: &Reads, pages: u32, refused: Option<u64>) {
+        self.patterns.accuracy.submitted(pages);
+        // What the patterns knew by another view is forgotten.
+        if plan.view == self.view {
+            let refused = refused.map(|page| self.logical(page));
+            self.patterns.submitted(&plan.ahead, pages, refused);
+        }
     }
 
-    /// Nothing of the last plan's `ahead`, which begins with `page`, is going to be read: its touch will be told again. In the
-    /// place of `submitted`.
-    pub fn withdrawn(&mut self, page: u64) {
-        let page = self.logical(page);
-        self.patterns.withdrawn(page);
+    /// Nothing of `plan` is going to be read: its touch will be told again. In the place of `submitted`.
+    pub fn withdrawn(&mut self, plan: &Reads) {
+        if plan.view == self.view {
+            self.patterns.withdrawn(&plan.ahead);
+        }
     }
 
-    /// Pages that a plan demanded were not read: no memory, or somebody else was at work on
+    /// Pages that `plan` demanded were not read: no memory, or somebody else was at work on
     /// them. If the touched page is one of them, the touch will be told again.
-    pub fn unread(&mut self, pages: Range<u64>) {
+    pub fn unread(&mut self, plan: &Reads, pages: Range<u64>) {
         let pages = self.logical(pages.start)..self.logical(pages.end);
-        if !pages.is_empty() {
+        if plan.view == self.view && !pages.is_empty() {
             self.patterns.unread(pages);
         }
     }

@@ -82,6 +82,8 @@ pub(super) enum Ahead {
         pages: Range<u64>,
         /// Those of them that are folios of their own.
         seam: Range<u64>,
+        /// The stream that planned it: `Stream::born`.
+        stream: u32,
     },
     /// Single-page folios at `first`, `first + stride`, ..., all in the file.
     Strided {
@@ -91,6 +93,8 @@ pub(super) enum Ahead {
         stride: i64,
         /// How many.
         count: u32,
+        /// As of a run.
+        stream: u32,
     },
     /// Pages of a dense area.
     Area(AreaPages),
@@ -143,7 +147,7 @@ impl Ahead {
     fn next(&self, step: &mut u64) -> Option<Range<u64>> {
         match self {
             Ahead::None => None,
-            Ahead::Run { pages, seam } => loop {
+            Ahead::Run { pages, seam, .. } => loop {
                 let at = *step;
                 *step += 1;
                 let page = (seam.start + at).wrapping_sub(1);

@@ -50,6 +50,8 @@ pub(super) struct Stream {
     consumed: u32,
     /// Clock of the last touch.
     stamp: u32,
+    /// Clock of its first touch: no two streams have the same.
+    pub(super) born: u32,
     /// Steps planned from `next` on.
     pub(super) ahead: u16,
     /// Steps from `next` to a place where the reader may be instead, as a
@@ -70,6 +72,7 @@ impl Stream {
         stride: 1,
         consumed: 0,
         stamp: 0,
+        born: 0,
         ahead: 0,
         alternative: 0,
         planned: 0,
@@ -79,8 +82,9 @@ impl Stream {
     };
 
     /// A stream whose reader is at `event`, to be advanced by it.
-    pub(super) fn new(proof: &Proof, event: &Event) -> Stream {
+    pub(super) fn new(proof: &Proof, event: &Event, clock: u32) -> Stream {
         Stream {
+            born: clock,
             next: event.page,
             stride: proof.stride,
             consumed: proof.terms - 1,
@@ -134,7 +138,7 @@ impl Stream {
         }
     }
 
-    /// `holes`: the last plan was not read as a whole.
+    /// `holes`: a plan was not read as a whole.
     pub(super) fn submitted(&mut self, holes: bool) {
         if holes {
             self.flags |= HOLES;
@@ -143,9 +147,9 @@ impl Stream {
         }
     }
 
-    /// So many pages, all that was planned last, are not going to be read.
-    pub(super) fn withdrawn(&mut self, pages: u32) {
-        let pages = saturate(u64::from(pages));
+    /// So many pages, all of a plan, are not going to be read.
+    pub(super) fn withdrawn(&mut self, pages: u64) {
+        let pages = saturate(pages);
         self.ahead = self.ahead.saturating_sub(pages);
         self.planned = self.planned.saturating_sub(pages);
     }
@@ -276,6 +280,7 @@ impl Stream {
             ahead: run.map_or(Ahead::None, |pages| Ahead::Run {
                 seam: self.seam_of(&pages),
                 pages,
+                stream: self.born,
             }),
         }
     }
@@ -368,6 +373,7 @@ impl Stream {
                 first: first as u64,
                 stride,
                 count: count as u32,
+                stream: self.born,
             };
         }
         self.ahead = saturate(ahead);

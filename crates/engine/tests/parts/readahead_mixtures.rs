@@ -323,7 +323,7 @@ proptest! {
             let touch = if miss { Touch::Miss } else { Touch::FirstUse };
             let plan = policy.touch(page, folio, touch, Mapped::default(), Advice::Normal, &limits);
             prop_assert!(plan.demand.contains(&page));
-            policy.submitted(u32::from(told), None);
+            policy.submitted(&plan.ahead, u32::from(told), None);
             policy.unused(u32::from(told / 3));
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::readahead_model::{Met, Model, Reader, Rng, limits};
 use softfault_engine::page::Advice;
-use softfault_engine::readahead::{Cursor, Mapped, ReadAhead, Touch};
+use softfault_engine::readahead::{Cursor, Mapped, Plan, ReadAhead, Reads, Touch};
+use std::collections::BTreeSet;
 
 /// Pages of 4 GiB, and one hundredth of them.
 const FILE: u64 = 1 << 20;
@@ -305,7 +306,7 @@ fn a_stride_does_not_lap_itself() {
                 &limits,
             );
             if !plan.ahead.is_empty() {
-                policy.submitted(plan.ahead.len() as u32, None);
+                policy.submitted(&plan.ahead, plan.ahead.len() as u32, None);
                 let mut cursor = Cursor::default();
                 while let Some(pages) = plan.ahead.next(&mut cursor) {
                     for page in pages {
@@ -409,7 +410,7 @@ fn a_stride_of_eight_tebibytes_has_a_direction() {
         let (pages, none) = (page..page + 1, Mapped::default());
         let plan = policy.touch(page, pages, Touch::Miss, none, Advice::Normal, &limits);
         if !plan.ahead.is_empty() {
-            policy.submitted(plan.ahead.len() as u32, None);
+            policy.submitted(&plan.ahead, plan.ahead.len() as u32, None);
         }
         plan
     };
@@ -418,4 +419,52 @@ fn a_stride_of_eight_tebibytes_has_a_direction() {
     }
     // Streams are asked whether it is one of their late touches.
     assert!(touch(777_777).ahead.is_empty());
+}
+
+/// The pages of a plan.
+fn planned(ahead: &Reads) -> BTreeSet<u64> {
+    let mut cursor = Cursor::default();
+    core::iter::from_fn(|| ahead.next(&mut cursor))
+        .flatten()
+        .collect()
+}
+
+/// A policy whose plans are told of late, when another thread has touched a page far away.
+struct Late(ReadAhead, Rng);
+
+impl Late {
+    const FILE: u64 = 1 << 20;
+
+    fn touch(&mut self, page: u64, touch: Touch) -> Plan {
+        let (pages, none) = (page..page + 1, Mapped::default());
+        let limits = limits(Self::FILE);
+        self.0
+            .touch(page, pages, touch, none, Advice::Normal, &limits)
+    }
+
+    /// The other thread's touch, of which nothing is planned.
+    fn other(&mut self) {
+        let anywhere = Self::FILE / 2 + self.1.below(Self::FILE / 2);
+        let plan = self.touch(anywhere, Touch::Miss);
+        assert!(plan.ahead.is_empty(), "{plan:?}");
+    }
+}
+
+#[test]
+fn a_run_whose_plan_is_withdrawn_late_plans_it_again() {
+    let mut late = Late(ReadAhead::new(Late::FILE), Rng(3));
+    let mut page = 1000;
+    let first = loop {
+        let plan = late.touch(page, Touch::Miss);
+        late.other();
+        page += 1;
+        if !plan.ahead.is_empty() {
+            late.0.withdrawn(&plan.ahead);
+            break planned(&plan.ahead);
+        }
+        assert!(page < 1100, "nothing is planned");
+    };
+    let again = late.touch(page, Touch::Miss);
+    let again = planned(&again.ahead);
+    assert!(!again.is_disjoint(&first), "{first:?}, then {again:?}");
 }

@@ -83,18 +83,19 @@ pub(crate) fn called(cache: &Arc<PageCache>, range: Range<usize>, advice: Advice
     issue(cache, &plan);
 }
 
-/// Of the last plan's demand only `read` is read.
-pub(crate) fn unread(cache: &PageCache, demand: &Range<usize>, read: Range<usize>) {
+/// Of the plan's demand only `read` is read.
+pub(crate) fn unread(cache: &PageCache, plan: &Plan, demand: &Range<usize>, read: Range<usize>) {
     let page = |addr: usize| cache.page(addr);
     let mut readahead = cache.readahead.lock();
-    readahead.unread(page(demand.start)..page(read.start.max(demand.start)));
-    readahead.unread(page(read.end)..page(demand.end));
+    let before = page(demand.start)..page(read.start.max(demand.start));
+    readahead.unread(&plan.ahead, before);
+    readahead.unread(&plan.ahead, page(read.end)..page(demand.end));
 }
 
-/// Nothing of the last plan's read-ahead is read.
+/// Nothing of the plan's read-ahead is read.
 pub(crate) fn withdraw(cache: &PageCache, ahead: &Reads) {
-    if let Some(first) = ahead.next(&mut Cursor::default()) {
-        cache.readahead.lock().withdrawn(first.start);
+    if !ahead.is_empty() {
+        cache.readahead.lock().withdrawn(ahead);
     }
 }
 
@@ -157,7 +158,7 @@ fn submit(cache: &Arc<PageCache>, ahead: &Reads) {
     let refused = batch.refused.map(|addr| cache.page(addr)).or(refused);
     // None is an answer too: the policy learns that it is short of room.
     let started = batch.started;
-    cache.readahead.lock().submitted(started, refused);
+    cache.readahead.lock().submitted(ahead, started, refused);
 }
 
 /// Starts to read the pages of `range` that are not cached, as far as spare

@@ -37,7 +37,7 @@ pub(super) fn fault(
     match self::demand(cache, addr, range.clone()) {
         Ok(held) => {
             if held.range() != range {
-                ahead::unread(cache, &range, held.range());
+                ahead::unread(cache, &plan, &range, held.range());
             }
             cache.node.stats.major_faults.add(1);
             let begun = is_behind_much(&plan, flags) && read::begin(cache, &held);
@@ -48,7 +48,7 @@ pub(super) fn fault(
             })
         }
         Err(fault) => {
-            ahead::unread(cache, &range, addr..addr);
+            ahead::unread(cache, &plan, &range, addr..addr);
             match fault {
                 // Somebody else reads the page: what is planned ahead of it is as good as before.
                 Fault::Again => ahead::issue(cache, &plan.ahead),

@@ -43,7 +43,7 @@ fn unused_pages_are_the_pages_ahead() {
     assert!(rounds > 20, "in {rounds} rounds something was unused");
 }
 
-fn touch(density: &mut Density, touch: Touch, folio: Range<u64>, clock: u32) {
+fn touch(density: &mut Density, touch: Touch, folio: Range<u64>, clock: u32) -> Option<Planned> {
     let event = Event {
         page: folio.start,
         folio,
@@ -59,7 +59,7 @@ fn touch(density: &mut Density, touch: Touch, folio: Range<u64>, clock: u32) {
         window: 2048,
         clock,
     };
-    density.plan(&event, &room);
+    density.plan(&event, &room)
 }
 
 /// Nor does an area that is forgotten, as it was evicted, keep its unused pages: its guess may have made room for
@@ -106,7 +106,13 @@ fn refused_pages_are_absent_again() {
     touch(&mut density, Touch::Miss, 0..1, 1);
     density.reads(0, &Pages::range(100..120), 1);
     density.reads(0, &Pages::range(40..60), 1);
-    density.refused(50);
+    let reading = AreaPages {
+        start: 0,
+        pages: Pages::range(40..60),
+        single: Blocks::ALL,
+        is_sure: false,
+    };
+    density.refused(&reading, 50);
     let absent = |density: &Density, pages| density.area_of(0).expect("touched").absent_in(&pages);
     assert_eq!(absent(&density, 40..50), 0, "they are being read");
     assert_eq!(absent(&density, 50..60), 10, "they are not");
@@ -115,12 +121,16 @@ fn refused_pages_are_absent_again() {
     // Its pages are not unused any more, either.
     let unused = density.unused.count();
     let mut page = 0;
-    while density.unused.count() == unused {
+    let reading = loop {
         page += 1;
         assert!(page < 40, "half of a region is a reason to read the rest");
-        touch(&mut density, Touch::Miss, page..page + 1, 1 + page as u32);
-    }
-    density.refused(density.last.1.span().start);
+        let plan = touch(&mut density, Touch::Miss, page..page + 1, 1 + page as u32);
+        if let Some(Ahead::Area(reading)) = plan.map(|plan| plan.ahead) {
+            break reading;
+        }
+    };
+    assert!(density.unused.count() > unused);
+    density.refused(&reading, reading.pages.span().start);
     assert_eq!(density.unused.count(), unused);
     assert_eq!(density.areas.ahead(), unused);
 }

@@ -223,7 +223,7 @@ impl Model {
         self.windows += 1;
         let read = self.read - before;
         self.outstanding += read;
-        self.policy.submitted(read as u32, None);
+        self.policy.submitted(ahead, read as u32, None);
         assert_eq!(u64::from(self.policy.outstanding()), self.outstanding);
     }
 
