@@ -236,6 +236,9 @@ impl AccessPatterns {
             self.density.reads_apart(self.clock),
         )?;
         self.density.reads(event.page, &reading.pages, self.clock);
+        if reading.takes_area {
+            self.density.take_area(event.page, self.clock);
+        }
         let ahead = match reading.pages.is_empty() {
             true => Ahead::None,
             false => Ahead::Area(AreaPages {

@@ -184,6 +184,8 @@ pub(super) struct Area {
     pub(super) is_over: bool,
     /// It began with a touch out of the blue.
     pub(super) is_record: bool,
+    /// It was read as a whole for its first touch.
+    pub(super) is_taken: bool,
     /// Blocks that were found evicted.
     pub(super) lost: u8,
     /// Regular gaps, if it has any.
@@ -207,6 +209,7 @@ impl Area {
         mapped_before: 0,
         is_over: false,
         is_record: false,
+        is_taken: false,
         lost: 0,
         gap_period: None,
         expected: Pages([u64::MAX; 8]),

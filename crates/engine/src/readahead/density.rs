@@ -57,6 +57,10 @@ const SCATTERED: u64 = 3;
 /// Touches without a reading, where there was no room for all of the last one.
 const PAUSE: u8 = 16;
 
+/// The most of `Density::credit`, and what an area takes of it; a later touch brings one back.
+const MOST_CREDIT: u8 = 64;
+const AREA_COSTS: u8 = 4;
+
 /// Protected by the lock of the page cache.
 pub(super) struct Density {
     areas: Areas,
@@ -75,6 +79,9 @@ pub(super) struct Density {
     /// How much of an area that began out of the blue was touched in the end, of 255: a moving
     /// share.
     of_area: u8,
+    /// Areas that are read as a whole for their first touch take from it, and later touches of them bring it back. So a
+    /// reader that begins to touch single pages anywhere ends it soon, long before the areas are forgotten and `of_area` falls.
+    credit: u8,
 }
 
 /// The room for reads now.
@@ -104,6 +111,7 @@ impl Density {
             life: u32::MAX,
             apart: Apart::default(),
             of_area: 0,
+            credit: MOST_CREDIT,
         }
     }
 
@@ -227,7 +235,15 @@ impl Density {
 
     /// True if areas that begin out of the blue are touched as a whole in the end.
     pub(super) fn takes_areas(&self) -> bool {
-        self.of_area >= LIKELY
+        self.of_area >= LIKELY && self.credit >= AREA_COSTS
+    }
+
+    /// An area is read as a whole for its first touch.
+    pub(super) fn take_area(&mut self, page: u64, clock: u32) {
+        let area = self.areas.touch(page / AREA, clock);
+        if !core::mem::replace(&mut area.is_taken, true) {
+            self.credit = self.credit.saturating_sub(AREA_COSTS);
+        }
     }
 
     /// The record of the area that a page is in.
@@ -247,6 +263,7 @@ impl Density {
     /// Takes note of a touch, before its reads are decided.
     pub(super) fn note(&mut self, event: &Event, memory: u64, clock: u32) {
         let number = event.page / AREA;
+        self.apart.end_if_over(clock);
         // Functions with few variables: the search for gaps is deep in the handler's stack.
         self.enter(number, clock);
         self.note_in_area(event, memory, clock);
@@ -298,6 +315,7 @@ impl Density {
         area.touched.add(bit);
         area.seen.add(bit);
         let count = area.touched.count();
+        let credit = u8::from(area.is_taken);
         if count * 8 >= AREA * 7
             && let Some(share) = area.end_record()
         {
@@ -305,7 +323,9 @@ impl Density {
             if area.life(clock) * 2 > memory {
                 self.apart.start(2 * memory, clock);
             }
+            self.credit = (self.credit + AREA_COSTS).min(MOST_CREDIT);
         }
+        self.credit = (self.credit + credit).min(MOST_CREDIT);
     }
 
     /// Ceases to expect gaps where pages in them are touched, and looks for gaps where none are known.

@@ -83,6 +83,8 @@ pub(super) struct Reading {
     pub(super) pages: Pages,
     /// Blocks of them that are read page by page.
     pub(super) single: Blocks,
+    /// That is all of it.
+    pub(super) takes_area: bool,
 }
 
 impl Records {
@@ -244,6 +246,7 @@ impl Records {
             demand,
             pages,
             single,
+            takes_area: false,
         })
     }
 
@@ -269,6 +272,7 @@ impl Records {
             demand,
             pages: pages.without(&demanded),
             single,
+            takes_area: size == AREA,
         })
     }
 }

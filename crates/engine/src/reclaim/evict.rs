@@ -229,11 +229,11 @@ impl Node {
                 }
                 evicted += folio.pages();
             } else {
-                dropped += folio.pages();
                 if self.policies.miss_accounting.remembers_unused() {
                     self.lru.ghosts.remember(folio.range().start, folio.pages());
                 }
                 if folio.is(flag::READAHEAD) {
+                    dropped += folio.pages();
                     cache.readahead.lock().unused(folio.pages() as u32);
                 }
             }

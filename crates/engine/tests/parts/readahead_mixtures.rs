@@ -328,3 +328,31 @@ proptest! {
         }
     }
 }
+
+/// Areas that begin anywhere and are touched as a whole are read as a whole, each. That this is over shows late; what it
+/// costs is bounded.
+#[test]
+fn whole_areas_and_then_single_pages_cost_some_areas() {
+    const FILE: u64 = 1 << 22;
+    const AREA: u64 = 512;
+    let mut model = Model::new(FILE);
+    let mut rng = Rng(5);
+    for area in 0..60 {
+        // Far from each other, in no order.
+        let first = (area * 2741 + 1) % (FILE / AREA / 8) * 8 * AREA;
+        let mut order: Vec<u64> = (first..first + AREA).collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+        for page in order {
+            model.touch(page);
+        }
+    }
+    let before = model.read;
+    assert!(before <= 66 * AREA, "{before} pages");
+    for _ in 0..400 {
+        model.touch(rng.below(FILE));
+    }
+    let read = model.read - before;
+    assert!(read <= 400 + 30 * AREA, "{read} pages for 400 touches");
+}

@@ -80,7 +80,8 @@ impl Around {
         let (waits, finds) = (self.waits.load(Relaxed), self.finds.load(Relaxed));
         self.begin();
         let order = self.order.load(Relaxed);
-        if finds * WORTH < waits {
+        // Finds are counted from one judgement to the next, and there may be billions.
+        if finds.saturating_mul(WORTH) < waits {
             let paused = self.paused.load(Relaxed);
             let pause = (paused * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             self.paused.store(pause, Relaxed);

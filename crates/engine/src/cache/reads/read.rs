@@ -136,6 +136,10 @@ fn finish(node: &Node, cache: &PageCache, folio: &Folio, result: Result<usize, N
         }
         Ok(_) | Err(_) if state & flag::ASYNC != 0 => {
             // No thread asked for it; a fault on it reads it again and gets the error.
+            if state & flag::READAHEAD != 0 {
+                node.stats.readahead_dropped.add(folio.pages() as u64);
+                cache.readahead.lock().unused(folio.pages() as u32);
+            }
             discard(node, cache, folio);
             return;
         }

@@ -26,17 +26,27 @@ const MOST_APART: u64 = 1 << 24;
 /// are touched.
 #[derive(Default)]
 pub(super) struct Apart {
-    /// Clock of its end.
-    pub(super) until: u32,
+    /// Clock of its begin.
+    begin: u32,
+    /// Touches that it lasts. 0: it is over, however far the clock goes round.
+    touches: u32,
 }
 
 impl Apart {
     pub(super) fn start(&mut self, touches: u64, clock: u32) {
-        self.until = clock.wrapping_add(touches.min(MOST_APART) as u32);
+        self.begin = clock;
+        self.touches = touches.min(MOST_APART) as u32;
     }
 
     pub(super) fn is_on(&self, clock: u32) -> bool {
-        (self.until.wrapping_sub(clock) as i32) > 0
+        clock.wrapping_sub(self.begin) < self.touches
+    }
+
+    /// At each touch: ends it, when its time has come.
+    pub(super) fn end_if_over(&mut self, clock: u32) {
+        if !self.is_on(clock) {
+            self.touches = 0;
+        }
     }
 }
 
@@ -87,5 +97,23 @@ impl Confined {
             touched,
             looked: room.clock,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_over_stays_so_when_the_clock_goes_round() {
+        assert!(!Apart::default().is_on((1 << 31) + 1));
+        let mut apart = Apart::default();
+        apart.start(100, u32::MAX - 10);
+        assert!(apart.is_on(u32::MAX) && apart.is_on(88) && !apart.is_on(89));
+        apart.end_if_over(88);
+        assert!(apart.is_on(88));
+        apart.end_if_over(89);
+        // Once round.
+        assert!(!apart.is_on(u32::MAX));
     }
 }
