@@ -55,6 +55,7 @@ mod leases;
 mod marked;
 mod mode;
 mod names;
+mod no_reader;
 mod options;
 mod populate;
 mod private;

@@ -1,7 +1,7 @@
 //! When reports of the statistics are written, and where to: the last one at exit, and others by a thread while the program runs.
 
 use crate::options;
-use crate::{call, inside, program, standard_error, stats};
+use crate::{call, inside, no_reader, program, standard_error, stats};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
@@ -147,15 +147,17 @@ fn begin(state: u32) -> bool {
     STATE.compare_exchange(IDLE, state, got, not).is_ok()
 }
 
-/// The file for the reports.
+/// The file for the reports. Of a named pipe neither this nor a write waits for a reader: at exit all signals are masked, and a
+/// process that waits could only be killed.
 fn open(path: &CStr) -> io::Result<File> {
-    let flags: c_int = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC;
+    let flags: c_int =
+        libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: a path that ends in zero; a new descriptor is this file's alone.
     unsafe {
         let fd = libc::open(path.as_ptr(), flags, 0o666);
         match fd {
             0.. => Ok(File::from_raw_fd(fd)),
-            _ => Err(io::Error::last_os_error()),
+            _ => Err(no_reader::told(io::Error::last_os_error())),
         }
     }
 }
@@ -169,7 +171,11 @@ fn put(file: &File, mut text: String) -> io::Result<()> {
     let write = || {
         // SAFETY: bytes that are there.
         let written = unsafe { libc::write(file.as_raw_fd(), bytes, all) };
-        usize::try_from(written).map_err(|_| call::errno())
+        match usize::try_from(written).map_err(|_| call::errno()) {
+            // A pipe that its reader leaves full.
+            Err(libc::EAGAIN) => Ok(0),
+            written => written,
+        }
     };
     let written = softfault::without_write_signals(write).map_err(io::Error::from_raw_os_error)?;
     // Nothing was written: the line before is as it was.

@@ -15,6 +15,8 @@ mod signals;
 // The library's own files: both read the same values, and have to have the same stamp.
 #[path = "../../../preload/src/names.rs"]
 mod names;
+#[path = "../../../preload/src/no_reader.rs"]
+mod no_reader;
 #[path = "../../../preload/src/seconds.rs"]
 mod seconds;
 #[path = "../../../preload/src/stamp.rs"]
@@ -34,7 +36,8 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `run`.
 #[derive(Args, Debug)]
@@ -133,9 +136,14 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
         return Err(not_begun::failed(why));
     }
     if let Some(file) = stats_file {
-        let opened = File::options().append(true).create(true).open(&file);
-        let why = |why| not_begun::failed(format_args!("--stats-file {}: {why}", file.display()));
-        opened.map_err(why)?;
+        let mut options = File::options();
+        options.append(true).create(true);
+        // A named pipe without a reader is an error, and no reason to wait.
+        options.custom_flags(libc::O_NONBLOCK);
+        options.open(&file).map_err(|why| {
+            let why = no_reader::told(why);
+            not_begun::failed(format_args!("--stats-file {}: {why}", file.display()))
+        })?;
     }
     variables::tell_unknown();
     budget::tell_too_large();

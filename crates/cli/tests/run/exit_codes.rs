@@ -3,7 +3,7 @@
 use crate::cases::Cases;
 use crate::elsewhere::{Elsewhere, is_root};
 use crate::filter::{KILL, REFUSE, closed};
-use crate::{compile, directory, refuses, softfault_run, stats, unwritten};
+use crate::{compile, directory, pipe, refuses, softfault_run, stats, unwritten};
 use softfault_skip::skipped;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -76,12 +76,7 @@ fn a_program_that_is_not_executable() {
 #[test]
 fn a_pipe_is_no_program() {
     let directory = directory("pipe");
-    let pipe = directory.join("pipe");
-    // Of an earlier run.
-    let _ = fs::remove_file(&pipe);
-    let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
-    // SAFETY: a string that ends in zero.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o755) }, 0);
+    let pipe = pipe(&directory);
     refuses_program(&pipe, 126, "not a regular file");
     let script = directory.join("script");
     executable(&script, &format!("#!{}\n", pipe.display()));

@@ -76,6 +76,17 @@ pub fn file(directory: &Path, bytes: usize) -> PathBuf {
     path
 }
 
+/// A new named pipe in a directory.
+pub fn pipe(directory: &Path) -> PathBuf {
+    let pipe = directory.join("pipe");
+    // Of an earlier run.
+    let _ = std::fs::remove_file(&pipe);
+    let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+    // SAFETY: a string that ends in zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o755) }, 0);
+    pipe
+}
+
 /// Compiles a program; `None`, and a line that says so, where there is no compiler.
 pub fn compile(source: &str, to: &Path, arguments: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,9 +1,11 @@
 //! `--stats-every`: reports of processes that run.
 
 use crate::stats::{self, ProcessStats};
-use crate::{MEMORY, compile, directory, file, softfault_run, ways};
+use crate::{MEMORY, compile, directory, file, pipe, refuses, softfault_run, text, ways};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -212,4 +214,65 @@ fn reports_in_a_file_are_text_if_no_form_is_given() {
     let text = std::fs::read_to_string(&reports).unwrap();
     let is_line = |line: &str| line.starts_with("softfault: program[") && line.contains("taken=2 ");
     assert!(text.lines().any(is_line), "{text}");
+}
+
+/// Failed before: the command waited for a reader, for ever.
+#[test]
+fn a_pipe_for_reports_that_nobody_reads_is_refused() {
+    let pipe = pipe(&directory("reports-unread"));
+    let mut run = softfault_run();
+    run.arg("--stats-file").arg(pipe);
+    refuses(
+        run.args(["--", "echo", "ran"]),
+        125,
+        "a pipe needs a program that reads it",
+    );
+}
+
+/// Failed before: the process waited at its exit for another reader, with all signals masked.
+#[test]
+fn a_reader_of_reports_that_goes_away_keeps_no_process_from_ending() {
+    let Some((directory, program, data)) = scene("reports-left") else {
+        return;
+    };
+    let pipe = pipe(&directory);
+    let read = || {
+        let mut options = File::options();
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+        options.open(&pipe).unwrap()
+    };
+    for how in ways() {
+        for is_left in [true, false] {
+            let mut reader = Some(read());
+            let mut run = softfault_run();
+            run.args(["--memory", MEMORY, "--faults", how, "--stats-file"]);
+            run.arg(&pipe).arg("--").arg(&program).arg(&data);
+            run.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut process = run.stderr(Stdio::piped()).spawn().unwrap();
+            said_by(&mut process);
+            if is_left {
+                reader = None;
+            }
+            drop(process.stdin.take());
+            wait_until(|| process.try_wait().unwrap().is_some());
+            let ended = process.wait_with_output().unwrap();
+            assert_eq!(ended.status.code(), Some(0), "{how}: {ended:?}");
+            // Of the parent and of its child.
+            let said = text(&ended.stderr);
+            let why = "a pipe needs a program that reads it\n";
+            let lines = said.matches("the last report is not in ").count();
+            let expected = if is_left { 2 } else { 0 };
+            assert_eq!(
+                (lines, said.matches(why).count()),
+                (expected, expected),
+                "{said}"
+            );
+            if let Some(mut reader) = reader {
+                let mut reports = String::new();
+                reader.read_to_string(&mut reports).unwrap();
+                let last = reports.lines().filter(|line| line.ends_with(" ended=1"));
+                assert_eq!(last.count(), 2, "{how}: {reports}");
+            }
+        }
+    }
 }
