@@ -82,7 +82,7 @@ pub const BATCHED_FLUSH: Check = Check {
                 "not in this version; it cannot be tried",
                 machine::newer_kernel(6, 16),
             ),
-            None => Tried::slower("the version cannot be read", "mount -t proc proc /proc"),
+            None => Tried::slower("the version cannot be read", machine::MOUNT_PROC),
         }
     },
     whereabouts: Whereabouts::Child,
@@ -101,10 +101,7 @@ pub const PAGE_TABLE_FREEING: Check = Check {
         Ok((tables, gone)) => Tried::ok(format!(
             "{gone} of {tables} KiB of tables went with the pages that they mapped"
         )),
-        Err(e) => Tried::slower(
-            format!("could not be tried: {e}"),
-            "mount -t proc proc /proc",
-        ),
+        Err(e) => Tried::slower(format!("could not be tried: {e}"), machine::MOUNT_PROC),
     },
     whereabouts: Whereabouts::Child,
 };

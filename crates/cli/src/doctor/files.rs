@@ -2,7 +2,8 @@
 
 use super::check::{Check, Tried, Whereabouts};
 use super::machine;
-use super::place::{PAGE, Place, contents, file_system};
+use super::machine::MOUNT_PROC;
+use super::place::{PAGE, Place, UNKNOWN_FILE_SYSTEM, contents, file_system};
 use softfault::store::{FileStore, Mode, WhyBuffered};
 use softfault_sim::calibrate::memory::Memory;
 use std::fs::{File, OpenOptions};
@@ -33,7 +34,7 @@ const ELSEWHERE: &str = "keep the files on ext4, xfs, btrfs or a block device; t
 fn look(place: &Place) -> io::Result<Tried> {
     let file = place.file()?;
     file.sync_all()?;
-    let name = file_system(&file).unwrap_or_else(|| "an unknown file system".to_owned());
+    let name = file_system(&file).unwrap_or_else(|| UNKNOWN_FILE_SYSTEM.to_owned());
     let place_name = format!("{name} in {}", place.dir.display());
     if ["tmpfs", "ramfs"].contains(&name.as_str()) {
         return Ok(Tried::slower(
@@ -60,7 +61,7 @@ fn look(place: &Place) -> io::Result<Tried> {
             let error = io::Error::from_raw_os_error(errno);
             Tried::slower(
                 format!("{place_name}: not opened anew: {error}"),
-                "mount -t proc proc /proc",
+                MOUNT_PROC,
             )
         }
         Mode::Buffered(_) => Tried::slower(format!("{place_name}: has no direct reads"), ELSEWHERE),
@@ -148,6 +149,6 @@ fn changes(place: &Place) -> io::Result<(usize, String)> {
         seen += usize::from(now != last);
         last = now;
     }
-    let name = file_system(&file).unwrap_or_else(|| "an unknown file system".to_owned());
+    let name = file_system(&file).unwrap_or_else(|| UNKNOWN_FILE_SYSTEM.to_owned());
     Ok((seen, name))
 }

@@ -1,6 +1,7 @@
 //! Huge pages: transparent ones for frames, and those of the pool.
 
 use super::check::{Check, Tried, Whereabouts};
+use super::machine::MOUNT_PROC;
 use super::place::PAGE;
 use crate::figure::figure;
 use softfault_sim::calibrate::memory::Memory;
@@ -77,7 +78,10 @@ pub const POOL: Check = Check {
     name: "huge-pool",
     costs: "maps of files and private memory nothing; huge memory is made of transparent huge pages or ordinary ones",
     run: |_| {
-        let count = |key| figure("/proc/meminfo", key);
+        if let Err(why) = fs::metadata(MEMINFO) {
+            return Tried::missing(format!("{MEMINFO}: {why}"), MOUNT_PROC);
+        }
+        let count = |key| figure(MEMINFO, key);
         let (Some(total), Some(free)) = (count("HugePages_Total:"), count("HugePages_Free:"))
         else {
             return Tried::missing(
@@ -98,6 +102,7 @@ pub const POOL: Check = Check {
 };
 
 const HUGE: usize = 2 << 20;
+const MEMINFO: &str = "/proc/meminfo";
 
 #[cfg(test)]
 mod tests {

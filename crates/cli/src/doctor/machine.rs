@@ -31,6 +31,9 @@ pub const KERNEL: Check = Check {
     whereabouts: Whereabouts::Child,
 };
 
+/// The remedy where files of `/proc` are missing.
+pub const MOUNT_PROC: &str = "mount -t proc proc /proc";
+
 /// The kernel's release as it names itself, such as `6.18.4-arch1`.
 pub fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease")

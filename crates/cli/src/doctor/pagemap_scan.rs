@@ -21,7 +21,7 @@ pub const CHECK: Check = Check {
 
 fn mend(error: &io::Error) -> String {
     match error.raw_os_error() {
-        Some(libc::ENOENT) => "mount -t proc proc /proc".to_owned(),
+        Some(libc::ENOENT) => machine::MOUNT_PROC.to_owned(),
         Some(libc::EPERM | libc::EACCES) => {
             "let the security module allow /proc/self/pagemap".to_owned()
         }

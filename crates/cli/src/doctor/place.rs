@@ -54,6 +54,9 @@ pub fn contents() -> Vec<u8> {
     (0..FILE_BYTES).map(|i| (i + i / PAGE * 7) as u8).collect()
 }
 
+/// Its name where it cannot be read, without /proc.
+pub const UNKNOWN_FILE_SYSTEM: &str = "an unknown file system";
+
 /// The name of the file system that `file` is in.
 pub fn file_system(file: &File) -> Option<String> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;

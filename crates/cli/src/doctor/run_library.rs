@@ -1,6 +1,7 @@
 //! Whether `softfault run` finds the library that it loads into programs, and whether that takes this command's options.
 
 use super::check::{Check, Tried, Whereabouts};
+use super::machine::MOUNT_PROC;
 use crate::run;
 
 pub const CHECK: Check = Check {
@@ -13,7 +14,12 @@ pub const CHECK: Check = Check {
         )),
         Err(why) => Tried::missing(
             why.to_string(),
-            "put the command and the library of one build into one directory, or name the library in SOFTFAULT_PRELOAD",
+            match std::env::current_exe() {
+                Ok(_) => {
+                    "put the command and the library of one build into one directory, or name the library in SOFTFAULT_PRELOAD"
+                }
+                Err(_) => MOUNT_PROC,
+            },
         ),
     },
     whereabouts: Whereabouts::Here,

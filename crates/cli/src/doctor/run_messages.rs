@@ -41,7 +41,7 @@ fn messages() -> Tried {
         },
     };
     if let Err(why) = File::open("/proc/self/mem") {
-        return Tried::slower(format!("/proc/self/mem: {why}"), "mount proc on /proc");
+        return Tried::slower(format!("/proc/self/mem: {why}"), machine::MOUNT_PROC);
     }
     match serve() {
         Ok(()) => Tried::ok(found),

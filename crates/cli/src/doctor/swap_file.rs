@@ -1,7 +1,8 @@
 //! A swap file of the library in the directory: how it is read and written, and how much room there is.
 
-use super::check::{Check, Tried, Whereabouts};
-use super::place::{Place, file_system};
+use super::check::{Check, State, Tried, Whereabouts};
+use super::child::try_in_child;
+use super::place::{PAGE, Place, UNKNOWN_FILE_SYSTEM, file_system};
 use crate::lab::files;
 use crate::size;
 use softfault::Swap;
@@ -24,7 +25,8 @@ fn look(place: &Place) -> Tried {
         Err(error) => return Tried::missing(error.to_string(), ELSEWHERE),
     };
     let dir = File::open(&place.dir).ok();
-    let name = dir.as_ref().and_then(file_system).unwrap_or_default();
+    let name = dir.as_ref().and_then(file_system);
+    let name = name.unwrap_or_else(|| UNKNOWN_FILE_SYSTEM.to_owned());
     let free = match files::room(&place.dir) {
         Some(bytes) => format!("{} free", size::show(bytes)),
         None => "free space unknown".to_owned(),

@@ -45,7 +45,7 @@ pub fn fits(library: &Path) -> Result<(), Error> {
         Some(note) => format!("of softfault {}", note.escape_ascii()),
         None => "of an unknown build".to_owned(),
     };
-    let us = current_exe().map_err(not_begun::failed)?;
+    let us = us()?;
     Err(not_begun::failed(format_args!(
         "the library {}, {theirs}, does not fit {}, of softfault {}: build both anew \
          (cargo build --release -p softfault-cli -p softfault-preload)",
@@ -55,8 +55,13 @@ pub fn fits(library: &Path) -> Result<(), Error> {
     )))
 }
 
+/// This command.
+fn us() -> Result<PathBuf, Error> {
+    current_exe().map_err(|why| not_begun::failed(format_args!("/proc/self/exe: {why}")))
+}
+
 fn beside_us() -> Result<PathBuf, Error> {
-    let us = current_exe().map_err(not_begun::failed)?;
+    let us = us()?;
     let directory = us.parent().unwrap_or(Path::new("/"));
     let places = [directory.to_owned(), directory.join("../lib/softfault")];
     let mut paths = places.iter().map(|place| place.join(NAME));

@@ -328,3 +328,27 @@ fn directories_that_cannot_be_used_are_one_line() {
     }
     refused(&mut softfault(&["doctor", "--cure"]), "--cure");
 }
+
+/// Failed before: other kernels and another directory were to mend it.
+#[test]
+fn without_proc_the_remedy_is_to_mount_it() {
+    let script = "mount -t tmpfs none /proc && exec \"$@\"";
+    let mut without = Command::new("unshare");
+    without.args(["-m", "sh", "-c", script, "sh"]);
+    let mut may_mount = Command::new("unshare");
+    may_mount.args(["-m", "sh", "-c", script, "sh", "true"]);
+    if !may_mount.output().is_ok_and(|tried| tried.status.success()) {
+        return softfault_skip::skipped("root", "only root can hide /proc from a program");
+    }
+    let dir = directory();
+    without.arg(env!("CARGO_BIN_EXE_softfault"));
+    without.args(["doctor", "--dir"]).arg(dir.path());
+    without.env_remove("SOFTFAULT_PRELOAD");
+    let (_, rows) = rows(&mut without);
+    for name in ["run-library", "huge-pool"] {
+        let [state, found, _, mend] = &rows[name];
+        assert_eq!(mend, "mount -t proc proc /proc", "{name}: {state}, {found}");
+    }
+    let found = &rows["swap-file"][1];
+    assert!(found.starts_with("an unknown file system in "), "{found}");
+}
