@@ -30,6 +30,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub use run_messages::no_messages;
+pub use swap_file::no_swap;
 
 /// Arguments of `doctor`.
 #[derive(Args, Debug)]

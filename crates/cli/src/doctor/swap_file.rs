@@ -7,6 +7,7 @@ use crate::lab::files;
 use crate::size;
 use softfault::Swap;
 use std::fs::File;
+use std::path::Path;
 
 pub const CHECK: Check = Check {
     name: "swap-file",
@@ -15,11 +16,23 @@ pub const CHECK: Check = Check {
     whereabouts: Whereabouts::Child,
 };
 
+/// Why no swap file can be made in a directory; `None`: one can. It is tried in a child, for the library starts threads for it.
+pub fn no_swap(directory: &Path) -> Option<String> {
+    let tried = try_in_child(
+        || match Swap::in_dir(directory).bytes(PAGE as u64).open(0, None) {
+            Ok(_) => Tried::ok("a file can be made there"),
+            Err(why) => Tried::missing(why.to_string(), ELSEWHERE),
+        },
+    );
+    (tried.state != State::Ok).then_some(tried.found)
+}
+
+const ELSEWHERE: &str = "name a directory on a disk in Swap::in_dir; try: --dir DIR";
+
 /// Bytes of the file that is tried.
 const BYTES: u64 = 1 << 20;
 
 fn look(place: &Place) -> Tried {
-    const ELSEWHERE: &str = "name a directory on a disk in Swap::in_dir; try: --dir DIR";
     let file = match Swap::in_dir(&place.dir).bytes(BYTES).open(0, None) {
         Ok(file) => file,
         Err(error) => return Tried::missing(error.to_string(), ELSEWHERE),

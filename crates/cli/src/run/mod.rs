@@ -290,6 +290,9 @@ fn swap_for_program(by: &str, said: &OsStr) -> Result<OsString, Error> {
                 .get(1..)
                 .and_then(|size| core::str::from_utf8(size).ok());
             if digits
+    if let Some(why) = doctor::no_swap(&directory) {
+        return Err(not_begun::failed(format_args!("{by}: {why}")));
+    }
                 .and_then(softfault::parse_bytes)
                 .is_some_and(|bytes| bytes < LEAST_SWAP)
             {

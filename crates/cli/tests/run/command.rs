@@ -32,6 +32,14 @@ fn impossible_options_are_an_error_of_one_line() {
     }
 }
 
+/// Failed before: the program ran, and none of its memory was under the budget.
+#[test]
+fn a_swap_directory_that_takes_no_file_is_refused() {
+    let mut command = softfault_run();
+    command.args(["--swap", "/proc:1G", "--", "echo", "ran"]);
+    refuses(&mut command, 125, "--swap: swap in /proc: ");
+}
+
 /// Exit status, arguments, standard streams, signals and limits are the program's.
 #[test]
 fn the_program_sees_no_difference() {

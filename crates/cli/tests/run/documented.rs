@@ -4,6 +4,7 @@ use crate::cases::Cases;
 use crate::{softfault_run, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 const DOCUMENT: &str = include_str!("../../../../docs/run.md");
 const REASONS: &str = include_str!("../../../preload/src/count.rs");
@@ -25,23 +26,32 @@ fn names(heading: &str, cell: usize) -> BTreeSet<&'static str> {
         .collect()
 }
 
-/// `--stats` of a program that reads a file, in one form.
-fn stats(cases: &Cases, form: &str, swap: &str) -> String {
+/// `--stats` of a program that reads a file, in one form. The directory of its swap may be removed before it begins.
+fn stats(cases: &Cases, form: &str, swap: &Path, is_removed: bool) -> String {
+    let mut directory_and_size = swap.as_os_str().to_owned();
+    directory_and_size.push(":64M");
     let file = cases.stats_file("documented");
     let mut run = softfault_run();
-    run.args(["--memory", "8M", "--swap", swap, "--stats-file"]);
-    run.arg(&file).arg(format!("--stats={form}")).arg("--");
+    run.args(["--memory", "8M", "--swap"])
+        .arg(directory_and_size);
+    run.arg("--stats-file").arg(&file);
+    run.arg(format!("--stats={form}")).arg("--");
+    if is_removed {
+        run.args(["sh", "-c", "rmdir \"$0\" && exec \"$@\""])
+            .arg(swap);
+    }
     let run = run.arg(&cases.program).arg("calls").arg(&cases.data);
     let run = run.output().unwrap();
     assert!(run.status.success(), "{}", text(&run.stderr));
     std::fs::read_to_string(file).unwrap()
 }
 
-/// One with an engine and something that was declined, and one without an engine: nothing can be made in that directory.
+/// One with an engine and something that was declined, and one without an engine: no swap file can be made.
 fn both(form: &str) -> [String; 2] {
     let cases = Cases::get().expect("looked at before");
-    let swap = format!("{}:64M", cases.directory.display());
-    [&*swap, "/proc:64M"].map(|swap| stats(cases, form, swap))
+    let swap = cases.directory.join(format!("swap-{form}"));
+    std::fs::create_dir_all(&swap).unwrap();
+    [false, true].map(|is_removed| stats(cases, form, &swap, is_removed))
 }
 
 #[test]
