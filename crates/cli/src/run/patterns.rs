@@ -13,6 +13,11 @@ pub fn put(variable: &str, option: &str, patterns: &[OsString]) -> Result<(), Er
     }
     for pattern in patterns {
         let shown = pattern.display();
+        if pattern.is_empty() {
+            return Err(Error::input(format_args!(
+                "{option}: the pattern is empty, and matches no file"
+            )));
+        }
         if pattern.as_bytes().contains(&b'\n') {
             return Err(Error::input("a pattern must not have line breaks"));
         }

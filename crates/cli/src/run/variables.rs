@@ -24,7 +24,8 @@ type WhyNot = fn(&OsStr) -> Option<&'static str>;
 const OURS: [(&str, WhyNot); 13] = [
     (MIN_SIZE, |value| {
         match value.to_str().and_then(parse_bytes) {
-            Some(_) => None,
+            Some(1..) => None,
+            Some(0) => Some("a size must be above zero"),
             None => Some("a size is a whole number of bytes, or one followed by K, M, G or T"),
         }
     }),

@@ -27,6 +27,11 @@ fn impossible_options_are_an_error_of_one_line() {
     ];
     for (arguments, why) in refused {
         let mut command = softfault_run();
+        (&["--include", ""], "--include: the pattern is empty"),
+        (
+            &["--exclude", "a", "--exclude", ""],
+            "--exclude: the pattern",
+        ),
         command.args(arguments).args(["--", "echo", "ran"]);
         refuses(&mut command, 2, why);
     }

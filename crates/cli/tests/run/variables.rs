@@ -25,6 +25,7 @@ fn a_value_that_cannot_be_used_is_refused() {
             "SOFTFAULT_RUN_FAULTS",
             "threads",
             "auto, messages or signals",
+        ("SOFTFAULT_RUN_MIN_SIZE", "0", "above zero"),
         ),
         ("SOFTFAULT_RUN_ANONYMOUS", "yes", "0 or 1"),
         ("SOFTFAULT_RUN_ANONYMOUS", "1", "needs --swap"),
