@@ -1,5 +1,7 @@
 //! Sizes as people write them: `4G`, `512M`, `1.5G`, `4096`; K, M, G and T are powers of 1024.
 
+use std::num::IntErrorKind;
+
 /// Bytes that `text` names, or why it names none.
 pub fn parse(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
@@ -21,10 +23,13 @@ pub fn parse(text: &str) -> Result<u64, String> {
         let bytes = value * (1u64 << shift) as f64;
         (bytes < i64::MAX as f64).then_some(bytes as u64)
     } else {
-        let value: u64 = number.parse().map_err(|_| not_a_size(()))?;
-        value
-            .checked_mul(1 << shift)
-            .filter(|&bytes| bytes <= i64::MAX as u64)
+        match number.parse::<u64>() {
+            Ok(value) => value
+                .checked_mul(1 << shift)
+                .filter(|&bytes| bytes <= i64::MAX as u64),
+            Err(why) if *why.kind() == IntErrorKind::PosOverflow => None,
+            Err(_) => return Err(not_a_size(())),
+        }
     };
     match bytes {
         None => Err(format!("`{text}` is larger than any file")),
@@ -90,6 +95,14 @@ mod tests {
             "nan",
         ] {
             assert!(parse(text).is_err(), "{text} was taken for a size");
+        }
+    }
+
+    #[test]
+    fn a_size_that_no_file_has_is_no_mistake_in_writing() {
+        for text in ["99999999T", "9999999999999999999", "99999999999999999999"] {
+            let why = format!("`{text}` is larger than any file");
+            assert_eq!(parse(text), Err(why));
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::lab::plan::{Files, Plan, RunArgs, Workload};
+use crate::lab::plan::{Files, Plan, RunArgs, SECONDS_MAX, Workload};
 use crate::lab::read_ahead::Device;
 use crate::lab::{Lab, command, files, table};
 use crate::output;
@@ -166,7 +166,7 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
          thrash: the rounds of all threads together, most of which a few may have had: the table below it tells.\n",
         table::short(&rows),
         // As it is typed, without the rest of a product of fractions.
-        (args.seconds * 3e3).round() / 1e3
+        (give_up_after(args.seconds) * 1e3).round() / 1e3
     );
     text += &table::read_ahead(&rows);
     for note in table::notes(&rows) {
@@ -242,6 +242,11 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64, read_aheads: &[u32]) -> R
     let thrashes = stop.workload == Workload::Thrash;
     let on = stop.on.split(',');
     Plan::new(&RunArgs {
+/// Seconds after which a run is given up. As many as --timeout may have: of more --seconds is to be told, which the tour has.
+fn give_up_after(seconds: f64) -> f64 {
+    (seconds * 3.0).min(SECONDS_MAX)
+}
+
         workload: stop.workload,
         on: on.map(|on| on.parse().expect("an engine")).collect(),
         file: None,
@@ -275,7 +280,7 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64, read_aheads: &[u32]) -> R
         repeat: args.repeat,
         seed: 1,
         // Populating takes its time on any engine.
-        timeout: (!stop.workload.swaps()).then_some(args.seconds * 3.0),
+        timeout: (!stop.workload.swaps()).then_some(give_up_after(args.seconds)),
         json: None,
         keep_system_caches: false,
     })

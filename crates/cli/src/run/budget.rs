@@ -1,5 +1,6 @@
 //! The budget, compared with the machine's memory: a budget that is not below it is never kept.
 
+use super::RunArgs;
 use crate::error::Error;
 use crate::output::tell;
 use crate::size::{self, show};
@@ -18,17 +19,27 @@ pub fn parse(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The option that has set the budget, or else the variable.
+fn said_by(args: &RunArgs) -> &'static str {
+    match (args.memory, args.memory_per_process) {
+        (Some(_), _) => "--memory",
+        (None, Some(_)) => "--memory-per-process",
+        (None, None) => VARIABLE,
+    }
+}
+
 /// The value of the variable.
 pub fn said() -> Option<usize> {
     parse_bytes(var_os(VARIABLE)?.to_str()?)
 }
 
 /// An error for a budget with which no engine can be made.
-pub fn check() -> Result<(), Error> {
+pub fn check(args: &RunArgs) -> Result<(), Error> {
     let there_is = memory_and_swap();
     match said() {
         Some(bytes) if bytes > there_is => Err(Error::input(format_args!(
-            "--memory {} is more than this machine has in memory and swap, {}",
+            "{} {} is more than this machine has in memory and swap, {}",
+            said_by(args),
             show(bytes as u64),
             show(there_is as u64)
         ))),
@@ -37,7 +48,7 @@ pub fn check() -> Result<(), Error> {
 }
 
 /// A warning for a budget so large that the kernel's reclaim, or the OOM killer, may act before softfault evicts.
-pub fn tell_too_large() {
+pub fn tell_too_large(args: &RunArgs) {
     let Some(bytes) = said() else {
         return;
     };
@@ -48,7 +59,8 @@ pub fn tell_too_large() {
             |file| file.display().to_string(),
         );
         tell(&format!(
-            "warning: --memory {} is not below {}, {whose}: the kernel reclaims, or the OOM killer acts, before softfault evicts\n",
+            "warning: {} {} is not below {}, {whose}: the kernel reclaims, or the OOM killer acts, before softfault evicts\n",
+            said_by(args),
             show(bytes as u64),
             show(limit as u64)
         ));

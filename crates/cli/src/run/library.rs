@@ -1,7 +1,7 @@
 //! The library that is loaded before the program's own: where it is, and whether it is of this command's build.
 
 use super::elf::Head;
-use super::{not_begun, stamp};
+use super::{absolute, not_begun, stamp};
 use crate::error::Error;
 use std::env::{current_exe, var_os};
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ const NAME: &str = "libsoftfault_preload.so";
 pub fn find() -> Result<PathBuf, Error> {
     let found = match var_os("SOFTFAULT_PRELOAD").filter(|path| !path.is_empty()) {
         Some(path) => {
-            let path = std::path::absolute(path).map_err(Error::input)?;
+            let path = absolute("SOFTFAULT_PRELOAD", Path::new(&path))?;
             let there = path.is_file();
             there.then_some(path.clone()).ok_or_else(|| {
                 let path = path.display();

@@ -118,7 +118,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
     // Variables of the environment are checked like the options.
     variables::check()?;
     set_swap(args)?;
-    budget::check()?;
+    budget::check(args)?;
     let stats_file = variables::said(variables::STATS_FILE);
     if stats_file.is_some() && variables::said(variables::STATS).is_none() {
         set(variables::STATS, "text".as_ref());
@@ -146,7 +146,7 @@ pub fn run(args: &RunArgs) -> Result<(), Error> {
         })?;
     }
     variables::tell_unknown();
-    budget::tell_too_large();
+    budget::tell_too_large(args);
     let mut preloaded = library.into_os_string();
     if let Some(others) = variables::said("LD_PRELOAD") {
         preloaded.push(":");
@@ -163,6 +163,17 @@ pub fn library() -> Result<PathBuf, Error> {
     let library = library::find()?;
     library::fits(&library)?;
     Ok(library)
+}
+
+/// The absolute path of what an option or a variable names.
+fn absolute(by: &str, path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path).map_err(|why| {
+        let why = match why.kind() {
+            io::ErrorKind::NotFound => "the current directory was removed".to_owned(),
+            _ => why.to_string(),
+        };
+        Error::input(format_args!("{by} {}: {why}", path.display()))
+    })
 }
 
 fn set(name: &str, value: &OsStr) {
@@ -218,7 +229,7 @@ fn set_variables(args: &RunArgs) -> Result<(), Error> {
     }
     if let Some(file) = &args.stats_file {
         // The program may go elsewhere.
-        let file = std::path::absolute(file).map_err(Error::input)?;
+        let file = absolute("--stats-file", file)?;
         set(variables::STATS_FILE, file.as_os_str());
     }
     Ok(())
@@ -275,9 +286,12 @@ fn swap_for_program(by: &str, said: &OsStr) -> Result<OsString, Error> {
     let bytes = said.as_bytes();
     let colon = bytes.iter().rposition(|&byte| byte == b':');
     let (directory, size) = bytes.split_at(colon.unwrap_or(bytes.len()));
-    let directory = std::path::absolute(OsStr::from_bytes(directory)).map_err(Error::input)?;
+    let directory = absolute(by, Path::new(OsStr::from_bytes(directory)))?;
     if !directory.is_dir() {
         return Err(wrong(format!("{} is no directory", directory.display())));
+    }
+    if let Some(why) = doctor::no_swap(&directory) {
+        return Err(not_begun::failed(format_args!("{by}: {why}")));
     }
     let mut swap = directory.into_os_string();
     match size.is_empty() {
@@ -290,9 +304,6 @@ fn swap_for_program(by: &str, said: &OsStr) -> Result<OsString, Error> {
                 .get(1..)
                 .and_then(|size| core::str::from_utf8(size).ok());
             if digits
-    if let Some(why) = doctor::no_swap(&directory) {
-        return Err(not_begun::failed(format_args!("{by}: {why}")));
-    }
                 .and_then(softfault::parse_bytes)
                 .is_some_and(|bytes| bytes < LEAST_SWAP)
             {

@@ -23,6 +23,9 @@ impl Program {
     /// Finds it, as execvp(3) does.
     pub fn find(name: &OsStr) -> Result<Self, Error> {
         let shown = name.display();
+        if name.is_empty() {
+            return Err(not_found("the program's name is empty"));
+        }
         if name.as_bytes().contains(&b'/') {
             return match fs::metadata(name) {
                 Ok(about) if about.is_dir() => Err(is_directory(name)),

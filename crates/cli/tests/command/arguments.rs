@@ -43,6 +43,9 @@ fn wrong_arguments_are_one_line_and_code_2() {
         ("tour --memory 1", "--memory"),
         ("tour --dir /nowhere", "/nowhere"),
         ("tour --seconds 0", "--seconds"),
+        // As long as that a run may take, and yet three times as long.
+        ("tour --seconds 500000 --dir /nowhere", "/nowhere"),
+        ("tour --seconds 2000000", "--seconds must be"),
     ];
     for (arguments, word) in cases {
         refused(softfault(&words(arguments)).current_dir(dir), word);

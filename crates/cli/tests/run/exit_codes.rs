@@ -38,6 +38,7 @@ fn otherwise_they_are_the_program_s() {
 fn a_program_that_is_not_there() {
     refuses_program("no-such-program".as_ref(), 127, "no such program in PATH");
     refuses_program("/no/such/program".as_ref(), 127, "no such program");
+    refuses_program("".as_ref(), 127, "the program's name is empty");
     let script = directory("lost").join("script");
     executable(&script, "#!/no/such/interpreter\n");
     refuses_program(&script, 127, "No such file");

@@ -7,7 +7,11 @@ fn a_value_that_cannot_be_used_is_refused() {
     let refused = [
         ("SOFTFAULT_MEMORY", "lots", "a size is"),
         ("SOFTFAULT_MEMORY", "1M", "at least"),
-        ("SOFTFAULT_MEMORY", "8000T", "more than this machine has"),
+        (
+            "SOFTFAULT_MEMORY",
+            "8000T",
+            "SOFTFAULT_MEMORY 8000 TiB is more than this machine has",
+        ),
         ("SOFTFAULT_SWAP", "", "no directory"),
         (
             "SOFTFAULT_SWAP",
@@ -21,11 +25,11 @@ fn a_value_that_cannot_be_used_is_refused() {
         ("SOFTFAULT_SMALL_MAPS", "-1", "a size is"),
         ("SOFTFAULT_STATS", "json", "0 or 1"),
         ("SOFTFAULT_RUN_MIN_SIZE", "1.5G", "a size is"),
+        ("SOFTFAULT_RUN_MIN_SIZE", "0", "above zero"),
         (
             "SOFTFAULT_RUN_FAULTS",
             "threads",
             "auto, messages or signals",
-        ("SOFTFAULT_RUN_MIN_SIZE", "0", "above zero"),
         ),
         ("SOFTFAULT_RUN_ANONYMOUS", "yes", "0 or 1"),
         ("SOFTFAULT_RUN_ANONYMOUS", "1", "needs --swap"),

@@ -31,7 +31,7 @@ const POPULATED_A_SECOND: f64 = (8 << 20) as f64;
 /// More threads than any machine here makes sense of.
 pub const THREADS_MAX: usize = 10_000;
 /// Of a run, and until it is given up.
-const SECONDS_MAX: f64 = 1e6;
+pub const SECONDS_MAX: f64 = 1e6;
 /// More runs of a row than anybody waits for, or a table of them has room.
 const MOST_REPEATS: u32 = 10_000;
 
