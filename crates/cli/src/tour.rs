@@ -99,8 +99,7 @@ const STOPS: &[Stop] = &[
     },
     Stop {
         workload: Workload::Thrash,
-        say: "the same over holes, which is no race: a hole costs softfault no memory, so it pages nothing; the kernel's \
-              rows show the possible cost of reclaim in a cgroup",
+        say: "the same over holes, which is no race: a hole costs softfault no memory, so it pages nothing",
         on: "kernel,softfault",
         patterns: &["holes"],
         threads: 100,
@@ -136,16 +135,27 @@ pub fn run(args: &TourArgs) -> Result<(), Error> {
         lab.probe(plan)?;
     }
     output::tell(&format!(
-        "A file of {} and {} of memory for it, on the kernel's mmap (in a memory cgroup) and on softfault.\n{}\n",
+        "A file of {} and {} of memory for it, on the kernel's mmap ({}) and on softfault.\n{}\n",
         size::show(file_bytes),
         size::show(args.memory),
+        match lab.has_cgroups() {
+            true => "in a memory cgroup",
+            false =>
+                "without a limit: no memory cgroup can be made here, so the ratios do not compare like with like",
+        },
         told_read_ahead(&settable, device.as_ref())
     ));
     let mut made = files::make_data(&args.dir, &[file_bytes], 1, &interrupt)?;
     let mut rows = Vec::new();
     let mut ran = Ok(());
     for (stop, plan) in STOPS.iter().zip(&plans) {
-        output::tell(&format!("{}: {}.\n", plan.workload.name(), stop.say));
+        let more = match stop.patterns {
+            ["holes"] if lab.has_cgroups() => {
+                "; the kernel's rows show the possible cost of reclaim in a cgroup"
+            }
+            _ => "",
+        };
+        output::tell(&format!("{}: {}{more}.\n", plan.workload.name(), stop.say));
         if matches!(plan.workload, Workload::Anon | Workload::Thrash) {
             // It swaps, or makes files of its own, which want the room; nobody reads this one any more.
             made.clear();
@@ -232,6 +242,12 @@ fn told_read_ahead(settable: &Result<(), String>, device: Option<&Device>) -> St
     }
 }
 
+/// Seconds after which a run is given up: at most the longest timeout of a run, so that the error about too many seconds names
+/// --seconds.
+fn give_up_after(seconds: f64) -> f64 {
+    (seconds * 3.0).min(SECONDS_MAX)
+}
+
 /// Whether a cgroup of so much memory outlives all threads that read so far ahead at a time: with many more pages under
 /// I/O than it has, the kernel kills them.
 fn fits(stop: &Stop, read_ahead_kb: u32, memory: u64) -> bool {
@@ -242,11 +258,6 @@ fn plan(stop: &Stop, args: &TourArgs, file_bytes: u64, read_aheads: &[u32]) -> R
     let thrashes = stop.workload == Workload::Thrash;
     let on = stop.on.split(',');
     Plan::new(&RunArgs {
-/// Seconds after which a run is given up. As many as --timeout may have: of more --seconds is to be told, which the tour has.
-fn give_up_after(seconds: f64) -> f64 {
-    (seconds * 3.0).min(SECONDS_MAX)
-}
-
         workload: stop.workload,
         on: on.map(|on| on.parse().expect("an engine")).collect(),
         file: None,

@@ -96,6 +96,11 @@ impl<'a> Lab<'a> {
         }
     }
 
+    /// Whether runs have a memory cgroup of their own.
+    pub fn has_cgroups(&self) -> bool {
+        self.groups.is_ok()
+    }
+
     /// Runs a plan and adds a row for each single run. A run that failed is a row with an error; a failure that
     /// ends the whole is an error here, and leaves nothing behind but the rows until then.
     pub fn run(&self, plan: &Plan, rows: &mut Vec<Row>) -> Result<(), Error> {

@@ -16,6 +16,12 @@ fn a_tour_that_cannot_set_the_read_ahead_says_which_it_had() {
     let (code, out, err) = finish(&mut command);
     assert_eq!(code, 0, "{err}");
     assert!(!out.contains("read_ahead_kb=") && out.contains(" kernel "));
+    let is_unlimited = out.contains("no memory cgroup");
+    let words = "(without a limit: no memory cgroup can be made here, ";
+    assert_eq!(err.contains(words), is_unlimited, "{err}{out}");
+    for words in ["(in a memory cgroup)", "reclaim in a cgroup"] {
+        assert_eq!(err.contains(words), !is_unlimited, "{err}{out}");
+    }
     match bdi(&user.files).exists() {
         true => {
             assert!(err.contains("and is shown at that alone: cannot set"));
