@@ -25,6 +25,7 @@ mod sim;
 mod softfault_rows;
 mod sum;
 mod swapping;
+mod terminal;
 mod tour;
 mod unprivileged;
 #[path = "../run/unwritten.rs"]
