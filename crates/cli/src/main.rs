@@ -19,6 +19,7 @@ mod results;
 mod run;
 mod sim;
 mod size;
+mod standard_input;
 mod sum;
 mod table;
 mod tour;
@@ -26,6 +27,8 @@ mod tour;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use error::Error;
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Simulated threads take memory from their machine, so that lines are shared there as they would be here;
@@ -134,7 +137,13 @@ fn refuse(error: &clap::Error) -> ExitCode {
     let missing = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if asked || error.kind() == missing {
         // A reader that went away is no reason to fail.
-        let _ = error.print();
+        if let Err(why) = error.print().and_then(|()| io::stdout().flush())
+            && why.kind() != io::ErrorKind::BrokenPipe
+        {
+            let why = output::cannot_write(Path::new("stdout"), &why);
+            output::tell(&format!("error: {why}\n"));
+            return ExitCode::from(why.exit_code());
+        }
     } else {
         let text = error.to_string();
         // The mistake, and the first suggestion; the usage is in the help.

@@ -266,7 +266,8 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {
+/// The error of a write to `path`.
+pub fn cannot_write(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::input(format_args!("cannot write {}: {error}", path.display()))
 }
 

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::lab::files::{byte_bar, open_unless_directory};
 use crate::output;
 use crate::size;
+use crate::standard_input;
 use clap::Args;
 use sha2::{Digest, Sha256};
 use softfault::{Advice, Engine, Mmap, Reads, Stats};
@@ -35,6 +36,9 @@ pub fn run(args: &SumArgs) -> Result<(), Error> {
     let fail = |e: &dyn std::fmt::Display| Error::input(format_args!("{name}: {e}"));
     let start = Instant::now();
     let (sum, took) = if args.file == Path::new("-") {
+        if standard_input::was_closed() {
+            return Err(fail(&"the standard input is closed"));
+        }
         let (sum, bytes) = of_reader(&mut io::stdin().lock()).map_err(|e| fail(&e))?;
         (sum, plain(bytes, start.elapsed()))
     } else {
@@ -54,7 +58,10 @@ pub fn run(args: &SumArgs) -> Result<(), Error> {
             }
             Err(e) if cannot_be_mapped(&e) => {
                 let (sum, bytes) = of_reader(&mut file).map_err(|e| fail(&e))?;
-                (sum, plain(bytes, start.elapsed()))
+                (
+                    sum,
+                    plain(bytes, start.elapsed()) + ", for it cannot be mapped",
+                )
             }
             Err(e) => return Err(fail(&e)),
         }
@@ -127,7 +134,7 @@ fn hex(hash: Sha256) -> String {
 fn plain(bytes: u64, time: Duration) -> String {
     let seconds = time.as_secs_f64().max(1e-9);
     format!(
-        "{} in {seconds:.2} s ({}/s); read plainly, for it cannot be mapped",
+        "{} in {seconds:.2} s ({}/s); read plainly",
         size::show(bytes),
         size::show((bytes as f64 / seconds) as u64),
     )

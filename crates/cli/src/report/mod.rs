@@ -40,7 +40,7 @@ pub struct ReportArgs {
     /// distinguish its results
     #[arg(required = true)]
     results: Vec<PathBuf>,
-    /// The HTML page to write
+    /// The HTML page to write; `-` is stdout
     #[arg(short, long, value_name = "PATH", default_value = "report.html")]
     output: PathBuf,
     /// The heading of the page
@@ -61,7 +61,10 @@ pub struct About<'a> {
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<(), Error> {
     let inputs: Vec<&Path> = args.results.iter().map(PathBuf::as_path).collect();
-    output::can_write_page(&args.output, &inputs)?;
+    let is_stdout = args.output == Path::new("-");
+    if !is_stdout {
+        output::can_write_page(&args.output, &inputs)?;
+    }
     let mut files = Vec::new();
     for path in &args.results {
         files.push((path.as_path(), results::read(path)?));
@@ -71,8 +74,17 @@ pub fn run(args: &ReportArgs) -> Result<(), Error> {
         command: None,
         disk: &args.results[0],
     };
-    write(&merge(files), &about, &args.output)?;
-    output::print(&format!("{}\n", args.output.display()))
+    let rows = merge(files);
+    if is_stdout {
+        return output::print(&page::page(&rows, &about));
+    }
+    // Where the page itself goes to stdout (/dev/stdout), its name does not follow it.
+    let is_stdout = output::is_same(&args.output, Path::new("/dev/stdout"));
+    write(&rows, &about, &args.output)?;
+    match args.output.is_file() && !is_stdout {
+        true => output::print(&format!("{}\n", args.output.display())),
+        false => Ok(()),
+    }
 }
 
 /// Writes the page over `rows` to `path`.

@@ -145,7 +145,8 @@ fn a_pipe_by_its_number() {
         "/dev/stdout",
     ]));
     assert_eq!(code, 0, "{err}");
-    assert!(out.contains("<!DOCTYPE html") && out.contains("</html>"));
+    assert!(out.starts_with("<!DOCTYPE html"), "{out}");
+    assert!(out.trim_end().ends_with("</html>"), "{out}");
     let mut shell = Command::new("sh");
     shell.args(["-c", "\"$@\" 3>&1 >&2 | cat", "sh"]);
     shell.arg(env!("CARGO_BIN_EXE_softfault"));
@@ -153,6 +154,30 @@ fn a_pipe_by_its_number() {
     let said = shell.output().unwrap();
     let page = String::from_utf8(said.stdout).unwrap();
     assert!(page.trim_end().ends_with("</html>"), "{page}");
+}
+
+/// Failed before: a file of that name.
+#[test]
+fn a_page_goes_to_stdout_by_a_dash() {
+    let dir = directory();
+    let mut report = softfault(&["lab", "report", &stored("random.json"), "-o", "-"]);
+    let (code, out, err) = finish(report.current_dir(dir.path()));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("<!DOCTYPE html"), "{out}");
+    assert!(out.trim_end().ends_with("</html>"), "{out}");
+    assert!(is_empty(dir.path()));
+}
+
+/// Failed before: nothing was said, and the exit code was 0.
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for arguments in [&["--help"][..], &["--version"], &["help", "sum"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let said = softfault(arguments).stdout(full).output().unwrap();
+        let err = String::from_utf8(said.stderr).unwrap();
+        assert_eq!(said.status.code(), Some(2), "{arguments:?}: {err}");
+        assert!(err.starts_with("error: cannot write stdout: "), "{err}");
+    }
 }
 
 /// Failed before: a file "page.html (deleted)".

@@ -80,6 +80,19 @@ fn the_standard_input_is_a_dash() {
     let (code, out, err) = finish(softfault(&["sum", "-"]).stdin(input));
     assert_eq!(code, 0, "{err}");
     assert_eq!(out, format!("{}  -\n", sum(b"some bytes")));
+    // This file could be mapped.
+    assert!(err.ends_with("; read plainly\n"), "{err}");
+}
+
+/// Failed before: the sum of nothing, and exit code 0.
+#[test]
+fn a_standard_input_that_is_closed_is_refused() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" sum - <&-"]);
+    refused(
+        shell.arg(env!("CARGO_BIN_EXE_softfault")),
+        "the standard input is closed",
+    );
 }
 
 /// Failed before: a newline made two lines of one, and a byte that is not UTF-8 became three.
