@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PAGE 4096
@@ -29,18 +30,31 @@ static void name(char *path, size_t size, unsigned number) { snprintf(path, size
 // The first word of a page says whose it is.
 static uint64_t word(unsigned number, uint64_t page) { return (uint64_t)number << 32 | (page + 1); }
 
-static int make(unsigned number) {
-  char path[4096];
-  name(path, sizeof path, number);
-  if (access(path, R_OK) == 0) return 0;
-  FILE *file = fopen(path, "w");
-  if (!file) return -1;
+static int fill(FILE *file, unsigned number) {
   uint64_t page[PAGE / 8];
   for (uint64_t at = 0; at < SIZE / PAGE; at++) {
     for (unsigned part = 0; part < PAGE / 8; part++) page[part] = word(number, at) * (part + 1);
     if (fwrite(page, PAGE, 1, file) != 1) return -1;
   }
-  return fclose(file);
+  return 0;
+}
+
+// Under another name first, so that a file that is there is whole.
+static int make(unsigned number) {
+  char path[4096], unfinished[sizeof path + 16];
+  name(path, sizeof path, number);
+  struct stat about;
+  if (stat(path, &about) == 0 && about.st_size == SIZE) return 0;
+  snprintf(unfinished, sizeof unfinished, "%s.unfinished", path);
+  FILE *file = fopen(unfinished, "w");
+  if (!file) return -1;
+  int filled = fill(file, number);
+  int closed = fclose(file);
+  if (filled == 0 && closed == 0 && rename(unfinished, path) == 0) return 0;
+  int why = errno;
+  unlink(unfinished);
+  errno = why;
+  return -1;
 }
 
 static void *work(void *argument) {
