@@ -302,11 +302,15 @@ impl Case {
                     _ => "not reached".into(),
                 }
             });
+            let seconds = median(of, |took| took.seconds.unwrap_or(f64::INFINITY));
+            let seconds = match seconds.is_finite() {
+                true => format!("{seconds:.1}"),
+                false => "–".into(),
+            };
             println!(
-                "| {} | {} | {:.1} | {:.1} | {:.2} | {:.0} |",
+                "| {} | {} | {seconds} | {:.1} | {:.2} | {:.0} |",
                 column.name(),
                 numbers.collect::<Vec<_>>().join(" | "),
-                median(of, |took| took.seconds.unwrap_or(f64::INFINITY)),
                 median(of, |took| took.processor),
                 median(of, |took| took.read_mib as f64 / 1024.0),
                 median(
@@ -336,8 +340,18 @@ fn answer(took: &Took) -> String {
     String::from_utf8_lossy(&took.answer).trim().to_owned()
 }
 
-/// All runs that came to their end have answered the same.
+/// No run has failed, and all that came to their end have answered the same.
 fn equal(runs: &[(Column, Vec<Took>)]) -> Result<(), String> {
+    for (column, of) in runs {
+        for took in of {
+            let why = match took.failed {
+                Some(how) => how.to_string(),
+                None if took.seconds.is_some() && answer(took).is_empty() => "no answer".into(),
+                None => continue,
+            };
+            return Err(format!("{}: {why}: {}", column.name(), took.said.trim()));
+        }
+    }
     let ended = runs.iter().flat_map(|(_, of)| of).map(answer);
     let mut answers: Vec<_> = ended
         .filter(|answer| !["", "given up"].contains(&answer.as_str()))
@@ -349,5 +363,46 @@ fn equal(runs: &[(Column, Vec<Took>)]) -> Result<(), String> {
         [one] if one == "a page was wrong" => Err(one.clone()),
         [_] => Ok(()),
         _ => Err(format!("the answers differ: {answers:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    fn took(answer: &str) -> Took {
+        Took {
+            seconds: Some(1.0),
+            answer: answer.into(),
+            ..Took::default()
+        }
+    }
+
+    /// Failed before: runs without an answer were left out, whatever had ended them.
+    #[test]
+    fn a_run_that_failed_is_an_error() {
+        let with = |ours: Took| {
+            let theirs = vec![took("1\n"), took("1\n")];
+            let kernel = Column::Kernel { read_ahead_kb: 128 };
+            equal(&[(kernel, theirs), (Column::Messages, vec![ours])])
+        };
+        assert_eq!(with(took("1\n")), Ok(()));
+        assert!(with(took("2\n")).unwrap_err().contains("differ"));
+        assert!(with(took("")).unwrap_err().contains("no answer"));
+        // Given up, or out of memory.
+        assert_eq!(with(Took::default()), Ok(()));
+        let crashed = with(Took {
+            failed: Some(ExitStatus::from_raw(139)),
+            said: "it said so\n".into(),
+            ..Took::default()
+        });
+        let why = crashed.unwrap_err();
+        assert!(
+            why.starts_with("`softfault run --faults messages`: signal: 11"),
+            "{why}"
+        );
+        assert!(why.ends_with(": it said so"), "{why}");
     }
 }

@@ -235,6 +235,11 @@ impl Row<'_> {
 
     /// The same answers, and from softfault's maps.
     fn check(&self, [theirs, ours]: &[Vec<Took>; 2]) -> Result<(), String> {
+        for took in theirs.iter().chain(ours) {
+            if let Some(how) = took.failed {
+                return Err(format!("{}: {how}: {}", self.name, took.said.trim()));
+            }
+        }
         let done = |took: &&Took| took.seconds.is_some();
         let mut answers = theirs
             .iter()

@@ -3,17 +3,19 @@
 use crate::cgroup::Cgroup;
 use crate::interrupt;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time of one run, and its answer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Took {
     /// `None`: it was given up, or was killed.
     pub seconds: Option<f64>,
     pub answer: Vec<u8>,
+    /// How it ended, where that was neither its own end nor the end of its time or memory.
+    pub failed: Option<ExitStatus>,
     /// Of the kernel and of the program.
     pub processor: f64,
     pub read_mib: u64,
@@ -94,13 +96,20 @@ pub fn run(mut command: Command, limit: Option<Limit>, timeout: Duration) -> Res
     let said = err.join().unwrap_or_default();
     // ripgrep says 1 where it found nothing.
     let ended = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) <= 1;
-    if !ended && !killed && group.is_none() {
-        return Err(format!("{command:?} failed: {said}"));
+    // The kernel kills so, in a cgroup whose memory does not suffice.
+    let out_of_memory =
+        group.is_some() && libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL;
+    let failed = (!ended && !killed && !out_of_memory).then(|| ExitStatus::from_raw(status));
+    if let Some(how) = failed
+        && group.is_none()
+    {
+        return Err(format!("{command:?}: {how}: {said}"));
     }
     let time = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     Ok(Took {
         seconds: ended.then_some(seconds),
         answer,
+        failed,
         processor: time(usage.ru_utime) + time(usage.ru_stime),
         read_mib: usage.ru_inblock as u64 / 2048,
         peak_mib: usage.ru_maxrss as u64 / 1024,
