@@ -4,6 +4,7 @@ use crate::interrupt;
 use crate::programs::Maps;
 use crate::sources::{cargo, folder_of};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -119,20 +120,27 @@ pub fn run(dir: &Path) -> Result<(), String> {
     }
 }
 
-/// Copies a crate as it was published. It gets a lock file of its own: one that names an older memmap2 would
+/// Copies a crate as it was published, under another name first, so that a copy that is there is whole. It gets a lock file of its own: one that names an older memmap2 would
 /// keep the patch from being used.
 fn copy_to(source: &Path, copy: &Path) -> Result<(), String> {
     let fail = |error: std::io::Error| format!("{}: {error}", copy.display());
     if copy.exists() {
         return Ok(());
     }
-    copy_folder(source, copy).map_err(fail)?;
-    if copy.join("Cargo.lock").exists() {
-        fs::remove_file(copy.join("Cargo.lock")).map_err(fail)?;
+    let mut name = OsString::from("unfinished-");
+    name.push(copy.file_name().expect("a crate's name"));
+    let unfinished = copy.with_file_name(name);
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).map_err(fail)?;
     }
-    let manifest = copy.join("Cargo.toml");
+    copy_folder(source, &unfinished).map_err(fail)?;
+    if unfinished.join("Cargo.lock").exists() {
+        fs::remove_file(unfinished.join("Cargo.lock")).map_err(fail)?;
+    }
+    let manifest = unfinished.join("Cargo.toml");
     let text = fs::read_to_string(&manifest).map_err(fail)?;
-    fs::write(&manifest, format!("{text}\n[workspace]\n")).map_err(fail)
+    fs::write(&manifest, format!("{text}\n[workspace]\n")).map_err(fail)?;
+    fs::rename(&unfinished, copy).map_err(fail)
 }
 
 fn copy_folder(source: &Path, copy: &Path) -> std::io::Result<()> {
