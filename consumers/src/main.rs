@@ -86,7 +86,7 @@ pub struct Args {
     /// Only runs programs whose data are several times the memory they may have, over the kernel's mapping and under
     /// `softfault run`. Needs root, for the memory cgroup and the disk's read-ahead
     #[arg(long, value_delimiter = ',', value_parser = pressure::NAMES, num_args = 1..,
-        conflicts_with_all = ["memmap2_tests", "crate_tests", "unmodified"])]
+        conflicts_with_all = ["memmap2_tests", "crate_tests", "unmodified", "overhead"])]
     pressure: Vec<String>,
     /// MiB that --unmodified gives them; their files have four times that and more
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(16..=1 << 16))]
