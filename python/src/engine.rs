@@ -288,10 +288,11 @@ fn as_dict<'py>(py: Python<'py>, s: &Stats) -> PyResult<Bound<'py, PyDict>> {
     Ok(dict)
 }
 
-/// Puts the handler of SIGBUS in front of one that was installed after it, if there is one of ours.
+/// Puts the handler of SIGBUS in front of one that was installed after it, if there is one of ours. False if the other stays in
+/// front.
 #[pyfunction]
-pub(crate) fn reinstall_handler() {
-    softfault::reinstall_handler();
+pub(crate) fn reinstall_handler() -> bool {
+    softfault::reinstall_handler()
 }
 
 /// Says which engine a map is made under that names none.

@@ -227,6 +227,49 @@ with served():
     assert done.returncode == -signal.SIGBUS and "Fatal Python error: Bus error" in done.stderr
 
 
+def test_handlers_are_saved_and_restored_any_number_of_times(path):
+    """Failed before: after fifteen installations the touch killed the process, or faulted for ever."""
+    body = """
+with served() as engine:
+    rows = opened()
+    handler = lambda *_: None
+    for _ in range(40):
+        old = signal.signal(signal.SIGBUS, handler)
+        signal.signal(signal.SIGBUS, old)
+    for _ in range(40):
+        faulthandler.enable()
+        faulthandler.disable()
+    check(rows)
+    check(opened())
+    assert engine.stats()["faults"] > 100
+print("done")
+"""
+    done = run(CHECKS + body, path)
+    assert done.stdout == "done\n" and done.stderr == ""
+
+
+def test_a_handler_that_stays_in_front_is_reported(path):
+    body = """
+import ctypes, warnings
+libc = ctypes.CDLL(None)
+handlers = [ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: None) for _ in range(20)]
+with served():
+    rows = opened()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for handler in handlers:
+            libc.signal(signal.SIGBUS, handler)
+            faulthandler.disable()
+    assert caught and "SIGBUS handlers" in str(caught[0].message) and caught[0].category is RuntimeWarning
+    # One that was there before is known.
+    signal.signal(signal.SIGBUS, signal.SIG_DFL)
+    check(rows)
+print("done")
+"""
+    done = run(CHECKS + body, path)
+    assert done.stdout == "done\n", done.stderr
+
+
 @pytest.mark.parametrize("faults", ["signals", "threads"])
 def test_a_handler_of_sigbus_in_python(path, faults):
     """It gets signals that are not softfault's, and softfault goes on."""

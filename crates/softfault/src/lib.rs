@@ -72,8 +72,8 @@
 //!   fault; `map` refuses to map in such a thread, but cannot see threads that block it
 //!   later. A handler that the program installs afterwards gets our faults until the
 //!   next call of `map`, `advise`, `stats` or `set_memory`, or the next fork. That installs our handler in front of it
-//!   again, and from then on ours passes signals on to it. If the program replaces the handler
-//!   again and again, `map` refuses. A handler that restores ours and raises the signal again, as
+//!   again, and from then on ours passes signals on to it, any number of times for the same handlers. After some sixteen
+//!   different ones `map` refuses. A handler that restores ours and raises the signal again, as
 //!   Python's `faulthandler` does, causes no problem. With [`Faults::Threads`]
 //!   ([`Builder::faults`], `SOFTFAULT_FAULTS=threads`) none of this applies: no handler is
 //!   installed, and threads of the engine serve each fault while the touching thread sleeps.

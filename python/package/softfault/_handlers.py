@@ -2,7 +2,8 @@
 
 A SIGBUS handler serves softfault's faults. A handler that is installed later would get them instead: Python's own only
 records the signal, so that the touch would fault for ever; faulthandler's would report a bus error. So the functions that
-install a handler install softfault's in front of it again. It passes on signals that are not softfault's.
+install a handler install softfault's in front of it again. It passes on signals that are not softfault's. After some sixteen
+different handlers that is no longer possible, and a warning says so.
 
 A thread that blocks SIGBUS and touches a page that is not there would end the process, since the kernel cannot deliver the signal.
 So ``signal.pthread_sigmask``, which is called with all signals as a rule, does not block SIGBUS.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import warnings
 
 from ._native_or_fallback import native
 
@@ -24,7 +26,13 @@ def _reinstall_after(module, name):
         try:
             return function(*arguments, **named)
         finally:
-            native.reinstall_handler()
+            if not native.reinstall_handler():
+                warnings.warn(
+                    "too many different SIGBUS handlers were installed: the last one stays in front of softfault's, whose "
+                    "maps must not be touched where a page may be missing",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     setattr(module, name, wrapped)
 

@@ -1,7 +1,8 @@
 //! Whose SIGBUS it is when it is not ours.
 //!
 //! The handler has a number of forms, which differ only in the handler that each passes on to.
-//! A form is put in force once: over the handler that was in force then, its *predecessor*.
+//! A form is put in force over one handler only, its *predecessor*: the first time over the handler that was in force then, and
+//! again where that handler is in force once more.
 //!
 //! ```text
 //!   the program's own  ◄── form 0 ◄── a crash reporter ◄── form 1      in force
@@ -9,8 +10,9 @@
 //! ```
 //!
 //! So a handler that was put over form 0, and calls or restores its predecessor, finds
-//! form 0 with its own predecessor, and nothing goes round in a circle. When the forms are
-//! used up we get in front no more: a program that always puts its own handler back wins.
+//! form 0 with its own predecessor, and nothing goes round in a circle ([`enter`]). A program that saves and
+//! restores its handlers any number of times takes a form for each handler that it has. When the forms are
+//! used up we get in front no more: a program that puts up ever more handlers wins.
 //!
 //! A predecessor with SA_RESETHAND gets one signal, as from the kernel: the default is in its place from then on. Nothing else
 //! here is ever taken back, and all of it is words: a handler may come at any time.
@@ -35,6 +37,8 @@ struct Predecessor {
     handler: AtomicUsize,
     flags: AtomicI32,
     mask: AtomicU64,
+    /// The three are written: another thread may put the form in force.
+    is_written: AtomicBool,
 }
 
 /// Each form's predecessor. Written once, before the form is in force; one with SA_RESETHAND once more, by its signal.
@@ -43,15 +47,19 @@ static PREDECESSORS: [Predecessor; FORMS] = [const {
         handler: AtomicUsize::new(libc::SIG_DFL),
         flags: AtomicI32::new(0),
         mask: AtomicU64::new(0),
+        is_written: AtomicBool::new(false),
     }
 }; FORMS];
 
 /// Forms that were taken, each by one thread.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// A form whose predecessor is this, for the caller to put in force. `None` if all are
-/// used up.
+/// A form whose predecessor is this, for the caller to put in force: the one that was in force over it before, or a new one.
+/// `None` if all are used up.
 pub(super) fn take(predecessor: Action) -> Option<usize> {
+    if let Some(form) = taken_for(predecessor) {
+        return Some(form);
+    }
     let more = |taken: u32| ((taken as usize) < FORMS).then_some(taken + 1);
     let form = TAKEN.fetch_update(Relaxed, Relaxed, more).ok()? as usize;
     let slot = &PREDECESSORS[form];
@@ -60,7 +68,27 @@ pub(super) fn take(predecessor: Action) -> Option<usize> {
     // Release pairs with the Acquire in `predecessor`. (The call that puts the form in
     // force orders it too.)
     slot.handler.store(predecessor.handler, Release);
+    // Release pairs with the Acquire in `taken_for`.
+    slot.is_written.store(true, Release);
     Some(form)
+}
+
+/// The form that was taken for this predecessor. Nothing of it changes: it may be in a handler meanwhile.
+fn taken_for(action: Action) -> Option<usize> {
+    let has_handler = ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.handler);
+    // A handler for one signal is another each time that it is installed: a form may have had its signal already.
+    if has_handler && action.flags & libc::SA_RESETHAND != 0 {
+        return None;
+    }
+    // Flags and mask are for handlers.
+    let is_it = |of: Action| match has_handler {
+        true => of == action,
+        false => of.handler == action.handler,
+    };
+    // A form that another thread is about to write is not known yet, and shows the default action meanwhile.
+    let is_written = |form: &usize| PREDECESSORS[*form].is_written.load(Acquire);
+    let mut forms = (0..FORMS).filter(is_written);
+    forms.find(|&form| is_it(predecessor(form)))
 }
 
 /// True once a form was taken.

@@ -120,11 +120,9 @@ pub fn set_sigbus_calls_intercepted() {
 }
 
 /// Installs our handler again over one that was installed after it, unless that is trusted.
-/// Cheap where nobody was: one system call.
-pub fn reinstall_handler() {
-    if may_reinstall_handler() {
-        install();
-    }
+/// Cheap where nobody was: one system call. False if that handler stays in front, since all forms of ours are used up.
+pub fn reinstall_handler() -> bool {
+    !may_reinstall_handler() || install() == Installed::Ours
 }
 
 fn may_reinstall_handler() -> bool {
