@@ -146,18 +146,24 @@ impl Memory {
         Ok(())
     }
 
-    /// Fills a part from a file; answers how many bytes there were.
+    /// Fills a part from a file; answers how many bytes it got.
     pub(crate) fn fill_from(&self, part: Range<usize>, file: &File) -> (usize, io::Result<()>) {
-        let mut counted = Counted(file, 0);
+        let mut stored = 0;
+        let mut file = WithHandlers(file);
         let done = match self {
             // SAFETY: the interpreter has pointers to the part, and no references.
-            Self::Served(map) => unsafe { map.fill_from(part, &mut counted) }.map(drop),
-            Self::Plain(_) => self.fill_plain(part, &mut counted),
+            Self::Served(map) => unsafe { map.fill_from(part, &mut file, &mut stored) },
+            Self::Plain(_) => self.fill_plain(part, &mut file, &mut stored),
         };
-        (counted.1, done)
+        (stored as usize, done)
     }
 
-    fn fill_plain(&self, mut part: Range<usize>, reader: &mut impl Read) -> io::Result<()> {
+    fn fill_plain(
+        &self,
+        mut part: Range<usize>,
+        reader: &mut impl Read,
+        stored: &mut u64,
+    ) -> io::Result<()> {
         let mut bytes = vec![0; part.len().min(STEP)];
         while !part.is_empty() {
             let len = part.len().min(STEP);
@@ -167,6 +173,7 @@ impl Memory {
             }
             // SAFETY: our own bytes; a caller that fills a map may write to it.
             unsafe { self.copy_in(part.start, (bytes.as_ptr() as usize, count)) }?;
+            *stored += count as u64;
             part.start += count;
         }
         Ok(())
@@ -335,11 +342,12 @@ impl Write for Counted<'_> {
     }
 }
 
-impl Read for Counted<'_> {
+/// A file that is read while Python's handlers of signals run.
+struct WithHandlers<'a>(&'a File);
+
+impl Read for WithHandlers<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = again(|| self.0.read(bytes))?;
-        self.1 += count;
-        Ok(count)
+        again(|| self.0.read(bytes))
     }
 }
 

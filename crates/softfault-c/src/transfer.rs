@@ -10,7 +10,7 @@ use core::ops::Range;
 use libc::ssize_t;
 use softfault::FaultError;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::FromRawFd;
 
 /// Bytes that are copied at a time.
@@ -142,10 +142,11 @@ pub unsafe extern "C" fn softfault_read_from(
         let mut file = lent(fd)?;
         each_part(addr, length, |part, _| {
             may_write(part)?;
-            let mut counted = Counted(&mut *file, 0);
+            // Bytes that were read, and that the map could not take, are not counted.
+            let mut stored = 0;
             // SAFETY: the caller's: nobody uses the range.
-            let read = unsafe { part.map.fill_from(part.offsets(), &mut counted) };
-            some(counted.1, read)
+            let read = unsafe { (part.map).fill_from(part.offsets(), &mut *file, &mut stored) };
+            some(stored as usize, read)
         })
     })
 }
@@ -242,13 +243,5 @@ impl<T: Write> Write for Counted<'_, T> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
-    }
-}
-
-impl<T: Read> Read for Counted<'_, T> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let count = self.0.read(bytes)?;
-        self.1 += count;
-        Ok(count)
     }
 }

@@ -1,13 +1,16 @@
 //! Files that end, or are closed.
 
 use crate::twin::{
-    Arguments, DEFAULT, PAGE, READ, Twin, WRITE, answer, errno, file, of_file, own_engine, text,
-    unmap,
+    Arguments, DEFAULT, PAGE, READ, Twin, WRITE, answer, errno, file, is_in_read, of_file,
+    own_engine, text, unmap,
 };
+use core::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use softfault_c::fault_in::softfault_fault_in;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::pin::{softfault_pin, softfault_unpin};
-use softfault_c::transfer::{softfault_copy_in, softfault_copy_out};
+use softfault_c::transfer::{
+    softfault_copy_in, softfault_copy_out, softfault_read_from, softfault_write_to,
+};
 use std::os::fd::AsRawFd;
 
 /// The kernel's answer when a page is brought in.
@@ -274,6 +277,14 @@ fn bytes_before_an_error_count() {
                     std::os::unix::fs::FileExt::read_exact_at(&sink, &mut same, 0).unwrap();
                     assert!(copy[..count as usize] == same, "{case}");
                 }
+                let written = file(0);
+                let ours = done(softfault_write_to(written.as_raw_fd(), at(twin.ours), len));
+                assert_eq!(ours, kernel, "{case}: {}", text());
+                if let Ok(count) = ours {
+                    let mut same = vec![0_u8; count as usize];
+                    std::os::unix::fs::FileExt::read_exact_at(&written, &mut same, 0).unwrap();
+                    assert!(copy[..count as usize] == same, "{case}");
+                }
                 if prot == READ {
                     continue;
                 }
@@ -287,10 +298,78 @@ fn bytes_before_an_error_count() {
                 let kernel =
                     done(unsafe { libc::pread(from.as_raw_fd(), at(twin.kernels), len, 0) });
                 assert_eq!(ours, kernel, "{case}: {}", text());
+                // SAFETY: nobody else uses the map.
+                let ours = done(unsafe {
+                    std::io::Seek::rewind(&mut (&from)).unwrap();
+                    softfault_read_from(from.as_raw_fd(), at(twin.ours), len)
+                });
+                assert_eq!(ours, kernel, "{case}: {}", text());
             }
             assert_eq!(twin.unmap(0, PAGES), (Ok(()), Ok(())), "{}", text());
         }
     }
+}
+
+/// Failed before: a step of the call failed as a whole, and nothing was written.
+#[test]
+fn bytes_before_the_new_end_of_a_file_are_written() {
+    let _turn = crate::twin::turn();
+    for (engine, flags) in [
+        (own_engine(), libc::MAP_SHARED),
+        (own_engine(), libc::MAP_PRIVATE),
+        (DEFAULT, libc::MAP_SHARED),
+        (DEFAULT, libc::MAP_PRIVATE),
+    ] {
+        let made = crate::twin::aged_file(16 * PAGE);
+        let twin = Twin::of(of_file(&made, 16, READ, flags), engine);
+        made.set_len(4 * PAGE as u64).unwrap();
+        for (start, written) in [(0, 4 * PAGE), (PAGE + 5, 3 * PAGE - 5)] {
+            let (ours, kernels) = (file(0), file(0));
+            let len = 16 * PAGE - start;
+            let at = |map: *mut u8| map.wrapping_add(start).cast();
+            // SAFETY: the kernel looks where it may read.
+            let of_kernel = unsafe { libc::pwrite(kernels.as_raw_fd(), at(twin.kernels), len, 0) };
+            assert_eq!(of_kernel, written as isize);
+            let of_ours = softfault_write_to(ours.as_raw_fd(), at(twin.ours), len);
+            assert_eq!(of_ours, of_kernel, "{flags} {start}: {}", text());
+            let mut both = [vec![0_u8; written], vec![0_u8; written]];
+            for (file, bytes) in [ours, kernels].iter().zip(&mut both) {
+                std::os::unix::fs::FileExt::read_exact_at(file, bytes, 0).unwrap();
+            }
+            assert!(both[0] == both[1], "{flags} {start}");
+        }
+        assert_eq!(twin.unmap(0, 16), (Ok(()), Ok(())), "{}", text());
+    }
+}
+
+/// Failed before: the bytes that had been read from the pipe were counted, and nothing was stored.
+#[test]
+fn bytes_that_the_map_cannot_take_do_not_count() {
+    let _turn = crate::twin::turn();
+    let made = file(4 * PAGE);
+    let map = of_file(&made, 4, WRITE, libc::MAP_SHARED)
+        .ours(DEFAULT)
+        .unwrap() as usize;
+    let (from, mut to) = std::io::pipe().unwrap();
+    let reader = AtomicI32::new(0);
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            // SAFETY: only asks; nobody else uses the map.
+            unsafe {
+                reader.store(libc::gettid(), SeqCst);
+                let read = softfault_read_from(from.as_raw_fd(), map as *mut _, 4 * PAGE);
+                (read, if read < 0 { errno() } else { 0 })
+            }
+        });
+        while reader.load(SeqCst) == 0 || !is_in_read(reader.load(SeqCst)) {
+            std::thread::yield_now();
+        }
+        made.set_len(0).unwrap();
+        std::io::Write::write_all(&mut to, b"a byte").unwrap();
+        drop(to);
+        assert_eq!(read.join().unwrap(), (-1, libc::EIO), "{}", text());
+    });
+    unmap(map as *mut _, 4 * PAGE);
 }
 
 /// Failed before: calls ended where the length did that was asked for, and a touch did not.

@@ -2,7 +2,7 @@
 
 use crate::child::forked;
 use crate::twin::{
-    PAGE, READ, WRITE, anonymous, answer, content, file, of_file, own_engine, unmap,
+    PAGE, READ, WRITE, anonymous, answer, content, file, is_in_read, of_file, own_engine, unmap,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::SeqCst};
 use softfault_c::fault_in::softfault_fault_in;
@@ -535,10 +535,7 @@ fn a_child_ends_a_call_that_a_signal_has_interrupted() {
         let mut first = 0_u8;
         let waits = || {
             let (_, number) = (*reader.lock().unwrap())?;
-            let call = std::fs::read_to_string(format!("/proc/self/task/{number}/syscall"));
-            let call = call.expect("this process's own");
-            let number = call.split(' ').next()?;
-            (number == libc::SYS_read.to_string()).then_some(())
+            is_in_read(number).then_some(())
         };
         // Until it has the bytes and waits for more.
         while first != b'a' || waits().is_none() {

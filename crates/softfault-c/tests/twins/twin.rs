@@ -41,6 +41,13 @@ pub fn answer(said: c_int) -> Answer {
     }
 }
 
+/// True while a thread of this process waits in read(2).
+pub fn is_in_read(thread: libc::pid_t) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+    let call = call.expect("this process's own");
+    call.split(' ').next() == Some(&libc::SYS_read.to_string())
+}
+
 /// The last text of ours, for a test's messages.
 pub fn text() -> String {
     // SAFETY: it is a string until the next failure of this thread.

@@ -42,7 +42,7 @@ impl Mmap {
         }
     }
 
-    /// Writes a range to `writer` (a file, a socket, a hasher).
+    /// Writes a range to `writer` (a file, a socket, a hasher). At an error `writer` has the pages before it.
     pub fn write_to(
         &self,
         range: impl RangeBounds<usize>,
@@ -51,10 +51,17 @@ impl Mmap {
         let range = self.range_of(range);
         self.addresses(range.clone())?;
         let mut copy = Vec::new();
-        let mut at = range.start;
+        let (mut at, mut by_pages_until) = (range.start, range.start);
         while at < range.end {
-            let step = (range.end - at).min(STEP);
-            self.start_reads(at, range.end);
+            let by_pages = at < by_pages_until;
+            let step = match by_pages {
+                true => PAGE_SIZE - (self.start + at) % PAGE_SIZE,
+                false => STEP,
+            };
+            let step = step.min(range.end - at);
+            if !by_pages {
+                self.start_reads(at, range.end);
+            }
             match Pinned::new(self, at..at + step) {
                 Ok(pinned) if !pinned.is_kernels() => {
                     writer.write_all(&pinned)?;
@@ -63,11 +70,18 @@ impl Mmap {
                 // From a copy, so that the writer touches no page that may go meanwhile.
                 Ok(_) | Err(FaultError::NoMemory) => {
                     copy.resize(step, 0);
-                    let copied = self.copy_first(&mut copy, at)?;
-                    writer.write_all(&copy[..copied])?;
-                    at += copied;
+                    match self.copy_first(&mut copy, at) {
+                        Ok(copied) => {
+                            writer.write_all(&copy[..copied])?;
+                            at += copied;
+                        }
+                        Err(error) if by_pages => return Err(error.into()),
+                        Err(_) => by_pages_until = at + step,
+                    }
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) if by_pages => return Err(error.into()),
+                // The pages before the one that fails are written.
+                Err(_) => by_pages_until = at + step,
             }
         }
         let bytes = range.len();

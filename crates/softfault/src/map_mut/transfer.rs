@@ -11,7 +11,7 @@ use std::io;
 
 /// Bytes a call.
 const STEP: usize = 256 << 10;
-/// Bytes a call if no more can be kept.
+/// Bytes a call if no more can be kept, or if a page of them fails: the pages before that are transferred.
 const SMALL_STEP: usize = softfault_engine::PAGE_SIZE;
 /// Bytes of a file that are kept for a call that writes to them. Later bytes may not be in memory, and need not be read.
 const WRITE_STEP: usize = 64 << 10;
@@ -70,11 +70,14 @@ impl MmapMut {
         reader: &mut (impl io::Read + ?Sized),
     ) -> io::Result<u64> {
         let range = offsets(range, self.len);
+        let mut stored = 0;
         // SAFETY: the map is borrowed for writing.
-        unsafe { self.fill_from(range, reader) }
+        unsafe { self.fill_from(range, reader, &mut stored) }?;
+        Ok(stored)
     }
 
-    /// As [`read_from`](Self::read_from), for a map to which other code has pointers.
+    /// As [`read_from`](Self::read_from), for a map to which other code has pointers. `stored` grows by the bytes that the map has
+    /// got, also before an error: `reader` may have given some more.
     ///
     /// # Safety
     /// There is no other reference to the range. Code that reads or writes it meanwhile tolerates data races.
@@ -82,7 +85,8 @@ impl MmapMut {
         &self,
         range: Range<usize>,
         reader: &mut (impl io::Read + ?Sized),
-    ) -> io::Result<u64> {
+        stored: &mut u64,
+    ) -> io::Result<()> {
         self.addresses(range.clone())?;
         let mut copy = Vec::new();
         let mut at = range.start;
@@ -98,6 +102,7 @@ impl MmapMut {
                         // SAFETY: as many bytes of ours; the map's are the reader's, as the caller says.
                         unsafe { kept.copy_from(copy.as_ptr(), count) }?;
                         at += count;
+                        *stored += count as u64;
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
@@ -110,12 +115,16 @@ impl MmapMut {
             let bytes = unsafe { core::slice::from_raw_parts_mut(start as *mut u8, part.len()) };
             match reader.read(bytes) {
                 Ok(0) => break,
-                Ok(count) => at += count.min(part.len()),
+                Ok(count) => {
+                    let count = count.min(part.len());
+                    at += count;
+                    *stored += count as u64;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok((at - range.start) as u64)
+        Ok(())
     }
 
     /// As [`read_from`](Self::read_from), with fewer faults for a file that the engine serves: a page that is overwritten as a
@@ -238,8 +247,8 @@ impl<'a> KeptPart<'a> {
         };
         let kept = Self::first(map, &range, step, write);
         match kept {
-            // Others have locked or pinned so much.
-            Err(FaultError::NoMemory) => Self::first(map, &range, SMALL_STEP, write),
+            // Others have locked or pinned so much, or a page cannot be had: perhaps a later one.
+            Err(_) => Self::first(map, &range, SMALL_STEP, write),
             kept => kept,
         }
     }

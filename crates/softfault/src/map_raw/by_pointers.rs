@@ -140,8 +140,8 @@ impl MmapRaw {
         either!(&self.0, map => map.write_to(part, writer))
     }
 
-    /// Fills a part from `reader`; see [`MmapMut::read_from`](crate::MmapMut::read_from). An error if the map is
-    /// read-only.
+    /// Fills a part from `reader`; see [`MmapMut::read_from`](crate::MmapMut::read_from). `stored` grows by the bytes that the
+    /// map has got, also before an error: `reader` may have given some more. An error if the map is read-only.
     ///
     /// # Safety
     /// There is no reference to the part.
@@ -149,11 +149,12 @@ impl MmapRaw {
         &self,
         part: Range<usize>,
         reader: &mut (impl io::Read + ?Sized),
-    ) -> io::Result<u64> {
+        stored: &mut u64,
+    ) -> io::Result<()> {
         match &self.0 {
             Raw::Read(_) => Err(FaultError::ReadOnly.into()),
             // SAFETY: the caller vouches for it.
-            Raw::Write(map) => unsafe { map.fill_from(part, reader) },
+            Raw::Write(map) => unsafe { map.fill_from(part, reader, stored) },
         }
     }
 
