@@ -49,10 +49,12 @@ fn parts(maps: &Maps, pages: &Range<usize>) -> Result<Vec<(usize, Range<usize>)>
 fn cut(maps: &mut Maps, parts: Vec<(usize, Range<usize>)>) -> Vec<CutOut> {
     let cuts = parts.into_iter().map(|(start, part)| {
         let window = maps.windows.get_mut(&start).expect("it was found");
-        // For each page that goes a map shows that it was there, so that it can be given back.
-        let (shown, _) = window.at(part.start).expect("it is mapped");
-        let shown = shown.map.clone();
-        let shared = window.shared(&part);
+        let shown = window.shown(&part);
+        let shared = shown.iter().filter(|(mapped, _)| mapped.access.shared);
+        let by_map =
+            |(mapped, pages): &(&Mapped, Range<usize>)| (mapped.map.clone(), pages.clone());
+        let shared = shared.map(by_map).collect();
+        let shown: Vec<_> = shown.iter().map(by_map).collect();
         let whole = window.cut(&part);
         let gone = window.uncovered(&part);
         let kept = window.take_kept_of(&gone);
@@ -127,7 +129,8 @@ impl Drop for GivingBack {
 
 /// Pages taken out of a window, which are given back when this is dropped, with no lock.
 pub(crate) struct Cut {
-    shown: Arc<MmapRaw>,
+    /// Maps that have shown the pages, and give them back: one for each page.
+    shown: Vec<(Arc<MmapRaw>, Range<usize>)>,
     /// Maps that go.
     whole: Vec<Mapped>,
     /// Pages that nobody has any more.
@@ -138,22 +141,20 @@ pub(crate) struct Cut {
 
 impl Drop for Cut {
     fn drop(&mut self) {
-        let goes = self
-            .whole
-            .iter()
-            .any(|mapped| Arc::ptr_eq(&mapped.map, &self.shown));
-        // A map that goes takes its pages with it.
-        if !goes {
-            let start = self.shown.as_ptr() as usize;
-            let end = start + self.shown.len();
-            for gone in &self.gone {
-                let gone = common(gone, &(start..end));
-                if gone.is_empty() {
-                    continue;
+        for (map, pages) in &self.shown {
+            let mut whole = self.whole.iter();
+            // A map that goes takes its pages with it.
+            if whole.any(|mapped| Arc::ptr_eq(&mapped.map, map)) {
+                continue;
+            }
+            let start = map.as_ptr() as usize;
+            let pages = common(pages, &(start..start + map.len()));
+            for gone in self.gone.iter().map(|gone| common(gone, &pages)) {
+                if !gone.is_empty() {
+                    // Pages that cannot be given back now go with the rest.
+                    // SAFETY: no map has these pages any more, and nothing of them is kept.
+                    let _ = unsafe { map.unmap_part(gone.start - start..gone.end - start) };
                 }
-                // Pages that cannot be given back now go with the rest.
-                // SAFETY: no map has these pages any more, and nothing of them is kept.
-                let _ = unsafe { self.shown.unmap_part(gone.start - start..gone.end - start) };
             }
         }
     }

@@ -271,17 +271,15 @@ impl Window {
         })
     }
 
-    /// The parts of some pages that are of shared maps: of one for each page.
-    pub(super) fn shared(&self, pages: &Range<usize>) -> Vec<(Arc<MmapRaw>, Range<usize>)> {
+    /// Some pages, all of which are mapped, each with a map that has it.
+    pub(super) fn shown(&self, pages: &Range<usize>) -> Vec<(&Mapped, Range<usize>)> {
         let mut parts = Vec::new();
         let mut at = pages.start;
         while at < pages.end
             && let Some((mapped, run)) = self.at(at)
         {
             let end = run.end.min(pages.end);
-            if mapped.access.shared {
-                parts.push((mapped.map.clone(), at..end));
-            }
+            parts.push((mapped, at..end));
             at = end;
         }
         parts

@@ -92,19 +92,22 @@ fn wrong_ranges() {
     assert_eq!(twin.unmap(0, PAGES), (Ok(()), Ok(())));
 }
 
+/// Bytes that an engine has in memory.
+fn resident_of(engine: crate::twin::Engine) -> usize {
+    // SAFETY: zeros are a value of each field.
+    let mut stats: Stats = unsafe { core::mem::zeroed() };
+    stats.size = size_of::<Stats>();
+    // SAFETY: an engine that is never freed, and a structure of its size.
+    let filled = unsafe { softfault_stats(engine.0, &mut stats) };
+    assert_eq!(filled, 0);
+    stats.resident_bytes as usize
+}
+
 #[test]
 fn memory_is_given_back_with_the_part() {
     let _turn = crate::twin::turn();
     let pages = 256;
-    let resident = || {
-        // SAFETY: zeros are a value of each field.
-        let mut stats: Stats = unsafe { core::mem::zeroed() };
-        stats.size = size_of::<Stats>();
-        // SAFETY: an engine that is never freed, and a structure of its size.
-        let filled = unsafe { softfault_stats(ENGINE.with(|engine| engine.0), &mut stats) };
-        assert_eq!(filled, 0);
-        stats.resident_bytes as usize
-    };
+    let resident = || resident_of(ENGINE.with(|engine| *engine));
     let arguments = anonymous(pages);
     let map = arguments
         .ours(ENGINE.with(|engine| *engine))
@@ -142,10 +145,12 @@ fn memory_is_given_back_with_the_part() {
 }
 
 thread_local! {
-    /// An engine of this test's own, so that its counts are this test's.
+    /// An engine of a test's own, so that its counts are this test's. It serves small files, too.
     static ENGINE: crate::twin::Engine = {
         let mut options = crate::twin::engine_options();
         options.memory = 16 << 20;
+        options.allow_kernel_maps = softfault_c::engine::SOFTFAULT_ALLOW_KERNEL_MAPS_NO;
+        options.small_maps = -1;
         // SAFETY: a structure of its size.
         crate::twin::Engine(unsafe { softfault_c::engine::softfault_engine_new(&options) })
     };
@@ -220,6 +225,42 @@ fn several_maps_go_by_one_call() {
     unmap(low, PAGES * PAGE);
     assert_eq!(softfault_fault_in(low, 1), -1);
     assert_eq!(softfault_fault_in(high, 1), -1);
+}
+
+/// Failed before: only pages of the map that the range begins in were given back, and none if that map went as a whole.
+#[test]
+fn memory_of_a_part_is_given_back_whichever_maps_go_with_it() {
+    let _turn = crate::twin::turn();
+    let made = aged_file(3 * PAGES * PAGE);
+    let map = |first: usize, pages: usize| {
+        let mut arguments = of_file(&made, pages, READ, libc::MAP_SHARED);
+        arguments.offset = (first * PAGE) as i64;
+        arguments.ours(ENGINE.with(|engine| *engine)).unwrap()
+    };
+    let resident = || resident_of(ENGINE.with(|engine| *engine));
+    // Where the range begins: at the first map, which goes, or after its first page.
+    for begins in [0, 1] {
+        let (low, high) = (map(0, PAGES), map(PAGES, 2 * PAGES));
+        // SAFETY: within the window.
+        assert_eq!(high, unsafe { low.byte_add(PAGES * PAGE) });
+        assert_eq!(softfault_fault_in(low, 3 * PAGES * PAGE), 0);
+        let full = resident();
+        // SAFETY: nobody uses them any more.
+        let start = unsafe { low.byte_add(begins * PAGE) };
+        unmap(start, (2 * PAGES - begins) * PAGE);
+        // Pages of a map that goes may be kept for the next map of the file.
+        let least = PAGES + begins * (PAGES - 1);
+        let rest = resident();
+        assert!(
+            rest + least * PAGE <= full,
+            "{begins}: {full} bytes became {rest}"
+        );
+        // SAFETY: within the window.
+        unmap(unsafe { high.byte_add(PAGES * PAGE) }, PAGES * PAGE);
+        if begins > 0 {
+            unmap(low, begins * PAGE);
+        }
+    }
 }
 
 fn remap(twin: &mut Twin, pages: usize, flags: i32) {
