@@ -149,6 +149,8 @@ mod cgroup;
 mod errno;
 mod generation;
 #[doc(hidden)]
+pub use generation::Done;
+#[doc(hidden)]
 pub use sync::{clock, kernel_calls, stage, system_call};
 mod signal;
 #[doc(hidden)]

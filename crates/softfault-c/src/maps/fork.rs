@@ -6,7 +6,8 @@ use super::take_out::TAKEN;
 use super::{Maps, Range, change};
 use crate::boundary;
 use core::cell::{Cell, UnsafeCell};
-use std::sync::{Once, RwLockWriteGuard};
+use softfault::Done;
+use std::sync::RwLockWriteGuard;
 
 /// The lock from before a fork until after it.
 struct Held(UnsafeCell<Option<RwLockWriteGuard<'static, Maps>>>);
@@ -28,10 +29,12 @@ pub(crate) fn allow_inherit(pages: &Range<usize>, allowed: bool) {
     }
 }
 
+/// The handlers of fork are registered, in this process and in all its children.
+static WATCHED: Done = Done::new();
+
 /// Has forks wait for changes from now on.
 pub(super) fn watch() {
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(|| {
+    WATCHED.once(|| {
         // SAFETY: the handlers are functions of this library, which is never unloaded.
         unsafe { libc::pthread_atfork(Some(prepare), Some(resume), Some(resume_child)) };
     });
@@ -72,6 +75,8 @@ unsafe extern "C" fn resume() {
 
 /// In the child, whose only thread is a copy of the one that has forked: nobody changes anything.
 unsafe extern "C" fn resume_child() {
+    // Also if a thread of the parent's had them registered and had not said so yet.
+    WATCHED.set();
     DEPTH.set(0);
     // SAFETY: this thread is the copy of the one that has had the lock since `prepare`.
     let held = unsafe { (*HELD.0.get()).take() };

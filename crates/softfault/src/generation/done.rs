@@ -8,20 +8,22 @@ const DONE: u32 = u32::MAX;
 
 /// Unlike `Once`, which a child waits for in vain if another thread of its parent's was at it when it forked: the
 /// child does it, then. So it may be done twice there, and must be such that this is no harm.
-pub(crate) struct Done {
+#[derive(Debug, Default)]
+pub struct Done {
     /// [`NOBODY`], the number of the process of which a thread is at it, or [`DONE`].
     by: AtomicU32,
 }
 
 impl Done {
-    pub(crate) const fn new() -> Self {
+    /// Nobody has done it yet.
+    pub const fn new() -> Self {
         Self {
             by: AtomicU32::new(NOBODY),
         }
     }
 
     /// Does it, if nobody has; it is done when this returns.
-    pub(crate) fn once(&self, act: impl FnOnce()) {
+    pub fn once(&self, act: impl FnOnce()) {
         // Acquire pairs with the Release below.
         if self.by.load(Acquire) == DONE {
             return;
@@ -44,7 +46,7 @@ impl Done {
     }
 
     /// It is done, as is known otherwise.
-    pub(crate) fn set(&self) {
+    pub fn set(&self) {
         self.by.store(DONE, Release);
     }
 }

@@ -4,7 +4,7 @@
 mod done;
 mod per_process;
 
-pub(crate) use done::Done;
+pub use done::Done;
 pub(crate) use per_process::PerProcess;
 
 use core::sync::atomic::{AtomicU32, Ordering};
