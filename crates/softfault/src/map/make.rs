@@ -256,7 +256,7 @@ impl Mmap {
     /// Read-only private memory.
     pub(crate) fn of_private(map: MmapMut) -> Self {
         let engine = map.engine().clone();
-        Self::new(&engine, map.start(), map.len(), MmapKind::Private(map))
+        Self::new(&engine, map.start(), map.byte_len(), MmapKind::Private(map))
     }
 
     /// Maps a store.

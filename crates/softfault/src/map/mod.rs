@@ -78,6 +78,11 @@ impl Mmap {
         self.start
     }
 
+    /// Bytes of the map, for the same callers: a slice's length takes a reference to all of them.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.len
+    }
+
     /// An error if the map does not have these bytes.
     pub(crate) fn has(&self, offset: usize, len: usize) -> io::Result<()> {
         let end = offset.checked_add(len).ok_or(FaultError::OutOfRange)?;

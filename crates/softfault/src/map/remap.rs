@@ -57,7 +57,7 @@ impl Mmap {
             MmapKind::Private(map) => {
                 // SAFETY: the caller vouches for it.
                 let done = unsafe { map.remap(new_len, options) };
-                (self.start, self.len) = (map.as_ptr() as usize, map.len());
+                (self.start, self.len) = (map.start(), map.byte_len());
                 done
             }
             MmapKind::Kernel(map) => {

@@ -128,6 +128,11 @@ impl MmapMut {
         self.start
     }
 
+    /// Bytes of the map, for the same callers: a slice's length takes a reference to all of them.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.len
+    }
+
     fn served_by(&self) -> ServedBy<'_> {
         match &self.kind {
             MmapMutKind::Managed(private) => ServedBy::Private(private),

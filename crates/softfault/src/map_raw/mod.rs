@@ -94,7 +94,7 @@ impl MmapRaw {
 
     /// Bytes of the map.
     pub fn len(&self) -> usize {
-        either!(&self.0, map => map.len())
+        either!(&self.0, map => map.byte_len())
     }
 
     /// True if the map has no bytes.
