@@ -3,6 +3,7 @@
 use crate::failure::of_page;
 use crate::maps;
 use core::ffi::c_char;
+use core::ptr::NonNull;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -61,9 +62,13 @@ impl Lent {
         }
     }
 
-    /// The first byte's address, and how many there are.
+    /// The first byte's address, which is never null, and how many there are.
     pub(crate) fn place(&self) -> (usize, usize) {
-        (self.0.buf as usize, self.0.len as usize)
+        match self.0.len as usize {
+            // A buffer of no bytes may be nowhere, and a slice may not.
+            0 => (NonNull::<u8>::dangling().addr().get(), 0),
+            len => (self.0.buf as usize, len),
+        }
     }
 
     /// A copy of the bytes. They may be a map's, and wait for a read.

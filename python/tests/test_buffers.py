@@ -190,3 +190,26 @@ def test_a_buffer_of_a_map_where_a_read_only_one_is_as_well(tmp_path):
             with open("/dev/zero", "rb", buffering=0) as zeros:
                 assert softfault.readinto(zeros, view[6:8]) == 2
         assert writes[4:8] == reads[4:8] == b"\0a\0\0"
+
+
+def test_a_buffer_of_no_bytes_may_be_nowhere(path):
+    """Failed before: a slice was made of a null pointer, which a build with assertions ends the process for."""
+    run(
+        """
+import ctypes, os, sys, softfault
+from conftest import served
+nothing = (ctypes.c_char * 0).from_address(0)
+with served():
+    m = softfault.mmap(os.open(sys.argv[1], os.O_RDONLY), 0, access=softfault.ACCESS_READ)
+    memory = softfault.mmap(-1, 1 << 20, flags=softfault.MAP_PRIVATE)
+assert m.find(nothing) == 0 and m.rfind(nothing) == len(m)
+memory[5:5] = nothing
+assert memory.write(nothing) == 0
+reading, writing = os.pipe()
+assert softfault.write(writing, nothing) == 0
+os.write(writing, b"x")
+assert softfault.readinto(reading, nothing) == 0
+print("done")
+""",
+        path,
+    )
