@@ -4,25 +4,50 @@ from typing import Any, Literal, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from _typeshed import ReadableBuffer, WriteableBuffer
-from mmap import (
-    ACCESS_COPY as ACCESS_COPY,
-    ACCESS_DEFAULT as ACCESS_DEFAULT,
-    ACCESS_READ as ACCESS_READ,
-    ACCESS_WRITE as ACCESS_WRITE,
-    ALLOCATIONGRANULARITY as ALLOCATIONGRANULARITY,
-    MAP_PRIVATE as MAP_PRIVATE,
-    MAP_SHARED as MAP_SHARED,
-    PAGESIZE as PAGESIZE,
-    PROT_READ as PROT_READ,
-    PROT_WRITE as PROT_WRITE,
-)
-
 from . import aio as aio
 
 _Size = int | str
 _Self = TypeVar("_Self")
 error = OSError
 __version__: str
+
+# Of the standard library's mmap, as far as the system and the version of Python have them.
+ACCESS_COPY: int
+ACCESS_DEFAULT: int
+ACCESS_READ: int
+ACCESS_WRITE: int
+ALLOCATIONGRANULARITY: int
+MADV_DODUMP: int
+MADV_DOFORK: int
+MADV_DONTDUMP: int
+MADV_DONTFORK: int
+MADV_DONTNEED: int
+MADV_FREE: int
+MADV_HUGEPAGE: int
+MADV_HWPOISON: int
+MADV_MERGEABLE: int
+MADV_NOHUGEPAGE: int
+MADV_NORMAL: int
+MADV_RANDOM: int
+MADV_REMOVE: int
+MADV_SEQUENTIAL: int
+MADV_SOFT_OFFLINE: int
+MADV_UNMERGEABLE: int
+MADV_WILLNEED: int
+MAP_32BIT: int
+MAP_ANON: int
+MAP_ANONYMOUS: int
+MAP_DENYWRITE: int
+MAP_EXECUTABLE: int
+MAP_NORESERVE: int
+MAP_POPULATE: int
+MAP_PRIVATE: int
+MAP_SHARED: int
+MAP_STACK: int
+PAGESIZE: int
+PROT_EXEC: int
+PROT_READ: int
+PROT_WRITE: int
 
 class mmap:
     def __new__(
@@ -113,6 +138,7 @@ class Engine:
 
 class array(np.ndarray[Any, Any]):
     def fault_in(self, timeout: float | None = None) -> None: ...
+    def populate(self, *, write: bool = False, progress: Callable[[int, int], object] | None = None) -> None: ...
     def write_to(self, file: Any) -> int: ...
 
 class memmap(np.memmap[Any, Any]):
@@ -128,6 +154,7 @@ class memmap(np.memmap[Any, Any]):
         engine: Engine | None = None,
     ) -> _Self: ...
     def fault_in(self, timeout: float | None = None) -> None: ...
+    def populate(self, *, write: bool = False, progress: Callable[[int, int], object] | None = None) -> None: ...
     def write_to(self, file: Any) -> int: ...
 
 def current_engine() -> Engine: ...
