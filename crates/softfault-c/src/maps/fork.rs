@@ -84,6 +84,7 @@ unsafe extern "C" fn resume_child() {
         maps.taken = TAKEN.get();
         for window in maps.windows.values_mut() {
             window.changing = None;
+            window.locking.clear();
             window.kept.iter_mut().for_each(KeptRange::inherit);
             if boundary::is_within_call() {
                 // This thread goes on with its call, and which of these are its own is not known. What the parent's other threads

@@ -1,8 +1,10 @@
 //! Pages that stay in memory: pins, which nest, and locks, which do not.
 
+use super::change::number;
 use super::find::{Part, kept_offsets};
 use super::{Arc, Maps, MmapRaw, NotMapped, Range, change, common, look, without};
 use crate::failure::Failure;
+use core::time::Duration;
 use softfault::{FaultError, Kept};
 
 /// The ways to keep pages.
@@ -141,6 +143,49 @@ impl Maps {
     }
 }
 
+/// The right of one thread to lock or unlock some pages that the kernel serves, until it is dropped. The kernel's locks do not nest:
+/// a lock that fails halfway would unlock what another thread has locked meanwhile.
+struct LockTurn {
+    /// An address of the window.
+    at: usize,
+    number: u64,
+}
+
+impl LockTurn {
+    /// Waits for the turn of each part. In the order of addresses: nobody who waits has what the other waits for.
+    fn of(parts: &[Part]) -> Vec<Self> {
+        let by_kernel = parts.iter().filter(|part| !part.map.is_managed());
+        by_kernel.filter_map(Self::of_pages_of).collect()
+    }
+
+    /// `None` if the window was unmapped meanwhile.
+    fn of_pages_of(part: &Part) -> Option<Self> {
+        loop {
+            let mut maps = change();
+            let window = maps.window_mut(part.range.start)?;
+            let mut others = window.locking.iter();
+            if others.all(|(_, pages)| common(pages, &part.range).is_empty()) {
+                let (at, number) = (part.range.start, number());
+                window.locking.push((number, part.range.clone()));
+                return Some(Self { at, number });
+            }
+            drop(maps);
+            // The other may read the pages from a disk.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for LockTurn {
+    fn drop(&mut self) {
+        let mut maps = change();
+        // It may have been unmapped meanwhile, and another be there.
+        if let Some(window) = maps.window_mut(self.at) {
+            window.locking.retain(|&(number, _)| number != self.number);
+        }
+    }
+}
+
 /// Brings a range of one map into memory and keeps it there.
 pub(crate) fn pin(range: &Range<usize>) -> Result<(), Failure> {
     let part = Part::of_one(range).map_err(|NotMapped| Failure::not_mapped())?;
@@ -172,6 +217,7 @@ pub(crate) fn unpin(range: &Range<usize>) -> Result<(), Failure> {
 /// Locks pages; those that are locked stay so.
 pub(crate) fn lock(pages: &Range<usize>) -> Result<(), Failure> {
     let parts = Part::of(pages).map_err(|NotMapped| Failure::not_mapped())?;
+    let _turns = LockTurn::of(&parts);
     let mut made = Vec::new();
     let mut locked = Ok(());
     'all: for part in parts {
@@ -272,7 +318,9 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
 
 /// Unlocks pages.
 pub(crate) fn unlock(pages: &Range<usize>) -> Result<(), Failure> {
-    Part::of(pages).map_err(|NotMapped| Failure::not_mapped())?;
+    let parts = Part::of(pages).map_err(|NotMapped| Failure::not_mapped())?;
+    let _turns = LockTurn::of(&parts);
+    drop(parts);
     let taken = change().take_kept(pages, KeepReason::Locked);
     let mut unlocked = Ok(());
     for kept in taken {

@@ -115,6 +115,8 @@ pub(crate) struct Window {
     runs: BTreeMap<usize, Run>,
     /// The thread that changes pages of it by calls of the library, by the number of its turn.
     pub(super) changing: Option<u64>,
+    /// Pages that a thread locks or unlocks by the kernel, by the number of its turn.
+    pub(super) locking: Vec<(u64, Range<usize>)>,
     /// The unmaps whose pages the library does not have back yet.
     pub(super) giving_back: Vec<Unmapped>,
     pub(super) calls: Calls,

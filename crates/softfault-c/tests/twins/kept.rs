@@ -274,6 +274,33 @@ fn a_failed_lock_locks_nothing() {
     unmap(map, 8 * PAGE);
 }
 
+/// Failed before, now and then: the failed lock unlocked the page that the other thread had locked meanwhile.
+#[test]
+fn a_failed_lock_takes_no_lock_from_another_thread() {
+    let _turn = crate::twin::turn();
+    let made = file(4 * PAGE);
+    let arguments = of_file(&made, 8, WRITE, libc::MAP_SHARED);
+    let map = arguments.ours(DEFAULT).unwrap() as usize;
+    for round in 0..500 {
+        let begin = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                begin.wait();
+                let said = answer(softfault_mlock(map as *const _, 8 * PAGE));
+                assert_eq!(said, Err(libc::ENOMEM));
+            });
+            begin.wait();
+            assert_eq!(softfault_mlock(map as *const _, PAGE), 0, "{}", text());
+        });
+        let mut locked = [false; 8];
+        locked[0] = true;
+        let is_locked = locked_by_the_kernel(map as *mut _, 8);
+        assert_eq!(is_locked, locked, "round {round}");
+        assert_eq!(softfault_munlock(map as *const _, PAGE), 0, "{}", text());
+    }
+    unmap(map as *mut _, 8 * PAGE);
+}
+
 /// A part in the middle is unlocked where both parts beside it cannot be locked once more: all of it stays, and goes as a whole.
 #[test]
 fn a_part_that_cannot_be_unlocked_costs_nothing() {
