@@ -8,7 +8,7 @@
 mod parts;
 
 use crate::access_path::AccessPath;
-use crate::engine::{Answer, Engine};
+use crate::engine::{Answer, AnswerDue, Engine};
 use crate::error::FaultError;
 use crate::files::Hold;
 use crate::generation::ProcessGeneration;
@@ -233,7 +233,7 @@ impl<'a> FaultInMany<'a> {
             return Err(self.finish());
         };
         let answer = Arc::new(Answer::default());
-        let (until, wanted) = (self.until, answer.clone());
+        let (until, wanted) = (self.until, AnswerDue::to(&answer));
         let inner = &self.map.engine().inner;
         // Nobody may poll for a long time: the window is kept until the pages are read, and no longer.
         if self.by_kernel {

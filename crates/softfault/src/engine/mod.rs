@@ -18,7 +18,7 @@ mod workers;
 
 pub use builder::{AsyncReads, Builder, Fallback};
 pub(crate) use inner::EngineInner;
-pub(crate) use workers::Answer;
+pub(crate) use workers::{Answer, AnswerDue};
 
 use crate::access_path::AccessPath;
 use crate::error::{self, FaultError};

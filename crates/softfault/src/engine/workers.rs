@@ -22,7 +22,7 @@ pub(crate) struct Answer<T> {
 impl<T> Default for Answer<T> {
     fn default() -> Self {
         let outstanding = Outstanding {
-            result: None,
+            end: None,
             waker: None,
         };
         Self {
@@ -32,16 +32,41 @@ impl<T> Default for Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// True if nobody waits for it any more.
-    pub(crate) fn is_unwanted(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) == 1
+    /// The answer, or a waker is noted that is woken once there is one. Panics if the work has panicked.
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<T> {
+        if let Some(end) =
+            self.end_or(|noted| noted.as_ref().is_some_and(|noted| noted.will_wake(waker)))
+        {
+            return end;
+        }
+        // To clone a waker, and to drop one, is code of the program's, which may wait for this answer: not under the lock.
+        let mut to_note = Some(waker.clone());
+        let end = self.end_or(|noted| {
+            core::mem::swap(noted, &mut to_note);
+            true
+        });
+        end.expect("a waker is noted")
     }
 
-    /// Gives the answer. As soon as the waiting task runs, it may drop everything that the work used.
-    pub(crate) fn give(self: Arc<Self>, result: T) {
+    /// How the work has ended, or `Pending` if `is_noted`, which is asked under the lock, says so of the noted waker.
+    fn end_or(&self, is_noted: impl FnOnce(&mut Option<Waker>) -> bool) -> Option<Poll<T>> {
+        let mut inner = lock(&self.inner);
+        match inner.end.take() {
+            Some(End::Answered(result)) => Some(Poll::Ready(result)),
+            Some(End::Panicked) => {
+                inner.end = Some(End::Panicked);
+                drop(inner);
+                panic!("the work for this future has panicked in its thread");
+            }
+            None => is_noted(&mut inner.waker).then_some(Poll::Pending),
+        }
+    }
+
+    /// The work has ended. As soon as the waiting task runs, it may drop everything that the work used.
+    fn end(self: Arc<Self>, end: End<T>) {
         let waker = {
             let mut inner = lock(&self.inner);
-            inner.result = Some(result);
+            inner.end = Some(end);
             inner.waker.take()
         };
         drop(self);
@@ -49,26 +74,54 @@ impl<T> Answer<T> {
             waker.wake();
         }
     }
-
-    /// The answer, or a waker is noted that is woken once there is one.
-    pub(crate) fn poll(&self, waker: &Waker) -> Poll<T> {
-        let mut inner = lock(&self.inner);
-        match inner.result.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                inner.waker = Some(waker.clone());
-                Poll::Pending
-            }
-        }
-    }
 }
 
 #[derive(Debug)]
 struct Outstanding<T> {
-    /// The answer, once there is one.
-    result: Option<T>,
+    /// How the work has ended, once it has.
+    end: Option<End<T>>,
     /// The waker to call then.
     waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+enum End<T> {
+    Answered(T),
+    /// The work went without an answer.
+    Panicked,
+}
+
+/// The answer that work has to give. If it is dropped instead, as by a panic, the task that waits is told so.
+pub(crate) struct AnswerDue<T>(Option<Arc<Answer<T>>>);
+
+impl<T> AnswerDue<T> {
+    pub(crate) fn to(answer: &Arc<Answer<T>>) -> Self {
+        Self(Some(answer.clone()))
+    }
+
+    /// True if nobody waits for it any more.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|answer| Arc::strong_count(answer) == 1)
+    }
+
+    /// Gives it.
+    pub(crate) fn give(mut self, result: T) {
+        if let Some(answer) = self.0.take() {
+            answer.end(End::Answered(result));
+        }
+    }
+}
+
+impl<T> Drop for AnswerDue<T> {
+    fn drop(&mut self) {
+        if !self.is_unwanted()
+            && let Some(answer) = self.0.take()
+        {
+            answer.end(End::Panicked);
+        }
+    }
 }
 
 /// The work; giving its answer is its last step.
@@ -153,7 +206,79 @@ impl WorkQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use core::time::Duration;
+    use std::sync::mpsc::{Sender, channel};
+    use std::task::Wake;
+    use std::thread::JoinHandle;
+
+    /// Tells that it was woken.
+    struct Tells(Sender<()>);
+
+    impl Wake for Tells {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).unwrap();
+        }
+    }
+
+    /// Failed before: the panic was caught in the thread, and nobody woke the task.
+    #[test]
+    fn work_that_panics_ends_the_wait() {
+        let workers = Workers::default();
+        let answer = Arc::new(Answer::<u32>::default());
+        let (woken, is_woken) = channel();
+        let waker = Waker::from(Arc::new(Tells(woken)));
+        assert!(answer.poll(&waker).is_pending());
+        let due = AnswerDue::to(&answer);
+        workers.push(Box::new(move || {
+            let _due = due;
+            panic!("before it answers");
+        }));
+        is_woken.recv_timeout(Duration::from_secs(30)).unwrap();
+        // It says so each time.
+        for _ in 0..2 {
+            let polled = catch_unwind(AssertUnwindSafe(|| answer.poll(&waker)));
+            assert!(polled.is_err());
+        }
+    }
+
+    /// When it is dropped, waits for a thread that gives the answer.
+    struct Joins(Sender<()>, Option<JoinHandle<()>>);
+
+    impl Wake for Joins {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Joins {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            self.1.take().unwrap().join().unwrap();
+        }
+    }
+
+    /// Failed before: the waker was dropped under the lock that the thread waited for.
+    #[test]
+    fn a_waker_may_wait_for_the_answer_when_it_is_dropped() {
+        let (over, is_over) = channel();
+        std::thread::spawn(move || {
+            let answer = Arc::new(Answer::default());
+            let due = AnswerDue::to(&answer);
+            let (go, goes) = channel();
+            let thread = std::thread::spawn(move || {
+                goes.recv().unwrap();
+                due.give(5);
+            });
+            let joins = Waker::from(Arc::new(Joins(go, Some(thread))));
+            assert!(answer.poll(&joins).is_pending());
+            drop(joins);
+            let (woken, is_woken) = channel();
+            let tells = Waker::from(Arc::new(Tells(woken)));
+            assert!(answer.poll(&tells).is_pending());
+            is_woken.recv().unwrap();
+            assert_eq!(answer.poll(&tells), Poll::Ready(5));
+            over.send(()).unwrap();
+        });
+        is_over.recv_timeout(Duration::from_secs(30)).unwrap();
+    }
 
     #[test]
     fn work_that_panics_ends_no_thread() {

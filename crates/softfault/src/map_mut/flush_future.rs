@@ -2,7 +2,7 @@
 
 use super::{MmapMut, ServedBy};
 use crate::FaultError;
-use crate::engine::Answer;
+use crate::engine::{Answer, AnswerDue};
 use crate::generation::ProcessGeneration;
 use crate::kernel::msync;
 use crate::range::offsets;
@@ -50,7 +50,7 @@ impl FlushFuture<'_> {
         let len = len.ok_or_else(|| Err(FaultError::OutOfRange.into()))?;
         let addresses = map.part(self.range.start, len).map_err(Err)?;
         let answer = Arc::new(Answer::default());
-        let given = answer.clone();
+        let given = AnswerDue::to(&answer);
         let work: Box<dyn FnOnce() + Send> = match map.served_by() {
             ServedBy::Private(_) | ServedBy::Nobody => return Err(Ok(())),
             ServedBy::File(file) => {
