@@ -18,6 +18,8 @@ use core::ops::Range;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use parts::{Answers, Parts};
+use softfault_engine::fault;
+use softfault_engine::mm::AddressSpace;
 use std::panic::RefUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
@@ -157,6 +159,7 @@ impl<'a> FaultInMany<'a> {
             let mut arrived = |place: usize| arrived(numbers[place]);
             let many = Many::of_addresses(&given);
             let results = many.wait_each(space, AccessPath::ByLoads, self.until, &mut arrived);
+            read_ahead_of(space, &given, &results);
             drop(kept);
             self.note(results, &mut |_| {});
         }
@@ -252,12 +255,21 @@ impl<'a> FaultInMany<'a> {
             let many = Many::of_addresses(&given);
             inner.readers.get().push(Box::new(move || {
                 let results = many.serve(&space, until, || wanted.is_unwanted());
+                read_ahead_of(&space, &given, &results);
                 drop((space, kept));
                 wanted.give(results);
             }));
         }
         self.state = FaultInState::Waiting(answer, ProcessGeneration::here());
         Ok(())
+    }
+}
+
+/// Calls for one range each that go through a file in order are read ahead of; many ranges are all that is wanted.
+fn read_ahead_of(space: &AddressSpace, given: &[Range<usize>], results: &[Result<(), FaultError>]) {
+    if let ([range], [Ok(())]) = (given, results) {
+        let _masked = AccessPath::ByLoads.masked();
+        fault::called(space, range);
     }
 }
 

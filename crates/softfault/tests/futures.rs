@@ -430,3 +430,27 @@ fn without_a_thread_the_poll_brings_the_pages_in() {
     assert_eq!(map.residency(..).unwrap().mapped, 1024);
     block_on(written.flush_future(..)).unwrap();
 }
+
+/// A program that awaits a file's ranges one after the other: the next one is being read meanwhile. Ranges anywhere are read alone.
+#[test]
+fn ranges_awaited_in_order_are_read_ahead_of() {
+    const BYTES: usize = 16 << 20;
+    const RANGE: usize = 256 << 10;
+    let (engine, _file, map) = scene("awaited-in-order", 32, BYTES);
+    for start in (0..BYTES).step_by(RANGE) {
+        block_on(map.fault_in(start..start + RANGE)).unwrap();
+        check(&map, start + RANGE / 2);
+    }
+    let stats = engine.stats();
+    let ahead = stats.readahead_pages as usize * PAGE;
+    assert!(ahead > BYTES / 8, "{stats:?}");
+    assert!(stats.bytes_read <= BYTES as u64 * 9 / 8, "{stats:?}");
+
+    let (engine, _file, map) = scene("awaited-anywhere", 32, BYTES);
+    for range in 0..20 {
+        let start = range * 7 % 20 * 3 * RANGE;
+        block_on(map.fault_in(start..start + RANGE)).unwrap();
+    }
+    let stats = engine.stats();
+    assert_eq!(stats.bytes_read, 20 * RANGE as u64, "{stats:?}");
+}

@@ -33,7 +33,7 @@ impl Scene {
         let range = start + pages.start * PAGE_SIZE..start + pages.end * PAGE_SIZE;
         pin(&self.rig, &self.cache, range.clone());
         fault::unpin(&self.cache, range.clone());
-        fault::called(&self.rig.space, &self.cache, &range);
+        fault::called(&self.rig.space, &range);
     }
 
     fn advise(&self, advice: Advice) {

@@ -49,7 +49,7 @@ impl FileMap {
         let hold = self.served.hold();
         // The kernel reads ahead by itself.
         if !hold.is_kernels() {
-            fault::called(&managed.space, &self.cache, addresses);
+            fault::called(&managed.space, addresses);
         }
     }
 

@@ -9,17 +9,25 @@ use crate::cache::reads::ahead;
 use crate::mm::AddressSpace;
 use crate::policy::MissAccounting;
 use core::ops::Range;
-use sync::Arc;
 
-/// A call of the program has brought `range`, of `cache`, in. If such calls go through the file in order, starts to read what comes
-/// next; waits for nothing.
-pub fn called(space: &AddressSpace, cache: &Arc<PageCache>, range: &Range<usize>) {
-    if cache.node.policies.miss_accounting != MissAccounting::Adaptive {
-        return;
-    }
+/// A call of the program has brought `range` in. If it is of a file, and such calls go through that in order, starts to read what
+/// comes next; waits for nothing.
+pub fn called(space: &AddressSpace, range: &Range<usize>) {
     let Ok(vma) = space.lock_vma_or_mmap_lock(range.start) else {
         return;
     };
-    let pages = range.start & !(PAGE_SIZE - 1)..range.end.next_multiple_of(PAGE_SIZE);
-    vma.with(|attributes| ahead::called(cache, pages, attributes.advice));
+    let mapped = vma.vma().start()..vma.vma().end();
+    let range =
+        range.start & !(PAGE_SIZE - 1)..range.end.next_multiple_of(PAGE_SIZE).min(mapped.end);
+    vma.with(|attributes| {
+        let Some(cache) = PageCache::shown(&attributes.backing) else {
+            return;
+        };
+        if cache.node.policies.miss_accounting == MissAccounting::Adaptive && !range.is_empty() {
+            let start = cache
+                .window
+                .address(attributes.pgoff, range.start - mapped.start);
+            ahead::called(cache, start..start + range.len(), attributes.advice);
+        }
+    });
 }
