@@ -9,6 +9,7 @@
 
 use crate::error::{answered, too_large};
 use crate::machine::huge_page_bytes;
+use crate::store::Descriptor;
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -60,6 +61,8 @@ pub(crate) enum MapSource<'a> {
     Nothing(c_int),
     /// A file from this byte on, shared or private.
     File(BorrowedFd<'a>, u64, c_int),
+    /// The same of a file of ours.
+    Own(&'a Descriptor, u64, c_int),
 }
 
 /// A mapping of the kernel's.
@@ -78,9 +81,9 @@ pub(crate) struct KernelMap {
 impl KernelMap {
     /// Maps `len` bytes, or, as mmap(2) has no empty mappings, one that nobody sees.
     pub(crate) fn new(of: MapSource<'_>, len: usize, access: KernelAccess) -> io::Result<Self> {
-        let (fd, offset, kind) = match of {
-            MapSource::Nothing(flags) => (-1, 0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags),
-            MapSource::File(fd, offset, kind) => (fd.as_raw_fd(), offset, kind),
+        let (offset, kind) = match of {
+            MapSource::Nothing(flags) => (0, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags),
+            MapSource::File(_, offset, kind) | MapSource::Own(_, offset, kind) => (offset, kind),
         };
         let skip = (offset % PAGE_SIZE as u64) as usize;
         // Huge pages that are not reserved would be a SIGBUS at a touch.
@@ -90,27 +93,37 @@ impl KernelMap {
         } else {
             kind | libc::MAP_NORESERVE
         };
-        // SAFETY: a new mapping at an address of the kernel's choice.
-        let addr = unsafe {
-            sync::kernel_calls::mmap(
-                core::ptr::null_mut(),
-                (len + skip).max(1),
-                access.flags(),
-                kind,
-                fd,
-                (offset - skip as u64) as libc::off_t,
-            )
+        let bytes = (len + skip).max(1);
+        let from = offset - skip as u64;
+        let by = |fd| {
+            let from = from as libc::off_t;
+            let anywhere = core::ptr::null_mut();
+            // SAFETY: a new mapping at an address of the kernel's choice.
+            match unsafe {
+                sync::kernel_calls::mmap(anywhere, bytes, access.flags(), kind, fd, from)
+            } {
+                libc::MAP_FAILED => Err(io::Error::last_os_error()),
+                addr => Ok(addr as usize),
+            }
         };
-        match addr {
-            libc::MAP_FAILED => Err(io::Error::last_os_error()),
-            addr => Ok(Self {
-                start: addr as usize,
-                skip,
-                len,
-                page: page_size(kind),
-                shared_to_read: kind & libc::MAP_SHARED != 0 && access != KernelAccess::ReadWrite,
-            }),
-        }
+        let start = match of {
+            MapSource::Nothing(_) => by(-1),
+            MapSource::File(fd, ..) => by(fd.as_raw_fd()),
+            MapSource::Own(file, ..) => {
+                let (access, kind) = (access.flags() as usize, kind as usize);
+                let args = |fd| [0, bytes, access, kind, fd as usize, from as usize];
+                // SAFETY: as above. The table's thread has the memory of the process.
+                let start = unsafe { file.run(libc::SYS_mmap, args) };
+                start.map_err(io::Error::from_raw_os_error)
+            }
+        };
+        Ok(Self {
+            start: start?,
+            skip,
+            len,
+            page: page_size(kind),
+            shared_to_read: kind & libc::MAP_SHARED != 0 && access != KernelAccess::ReadWrite,
+        })
     }
 
     /// True if a store to it would be one to a file that was mapped to be read.

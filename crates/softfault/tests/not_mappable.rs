@@ -234,3 +234,40 @@ fn a_memfd_with_a_writable_map_is_not_safe() {
     };
     assert_eq!((map.len(), map[0], map[1]), (10_000, 1, 7));
 }
+
+/// A store to a page of a memfd that is mapped writable already does not change the file's times. So a map from before it has a page that the sealed file has not,
+/// and a safe map that shared that page would change once the page is read again.
+#[test]
+fn a_safe_map_shares_no_page_from_before_the_seal() {
+    const TEST: &str = "a_safe_map_shares_no_page_from_before_the_seal";
+    if child::scenario().is_none() {
+        let mut command = child::command(TEST, "engine");
+        let output = command
+            .env("SOFTFAULT_ALLOW_KERNEL_MAPS", "0")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    let file = sealed(0);
+    file.set_len(2 << 20).unwrap();
+    // SAFETY: nobody looks meanwhile.
+    let mut stores = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
+    stores[0] = 7;
+    // Past the tick of the clock in which the file changed.
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    // SAFETY: its bytes are looked at while nobody writes.
+    let before = unsafe { Mmap::map(&file) }.unwrap();
+    assert_eq!(before[0], 7);
+    stores[0] = 8;
+    drop(stores);
+    seal(&file, libc::F_SEAL_SHRINK | libc::F_SEAL_WRITE).unwrap();
+    let map = Mmap::map_if_safe(&file).unwrap();
+    let first = map[0];
+    map.invalidate(..).unwrap();
+    assert_eq!((first, map[0]), (8, 8));
+    // Safe maps share their pages with each other.
+    let again = Mmap::map_if_safe(&file).unwrap();
+    assert_eq!(again.as_ptr(), map.as_ptr());
+    assert_eq!(before.len(), map.len());
+}

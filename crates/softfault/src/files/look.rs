@@ -1,6 +1,6 @@
 //! One look at a file: its kind, version and length.
 
-use crate::store::{self, FileIdentity};
+use crate::store::{self, Descriptor, FileIdentity};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::SystemTime;
@@ -12,6 +12,8 @@ pub(crate) struct Look {
     pub(crate) identity: FileIdentity,
     /// The wall clock before it.
     pub(crate) now_ns: i64,
+    /// Nobody can change the file, which the looking thread keeps open.
+    pub(crate) unchangeable: bool,
 }
 
 impl Look {
@@ -19,7 +21,7 @@ impl Look {
     pub(super) fn at(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let now_ns = wall_clock_ns();
         let identity = FileIdentity::of(fd)?;
-        Ok(Self { identity, now_ns })
+        Ok(Self::new(identity, now_ns))
     }
 
     /// Looks at a file that is to be mapped. ENODEV, as from mmap(2), for files without
@@ -27,7 +29,36 @@ impl Look {
     pub(crate) fn to_map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let now_ns = wall_clock_ns();
         let identity = FileIdentity::of_mappable(fd)?;
-        Ok(Self { identity, now_ns })
+        Ok(Self::new(identity, now_ns))
+    }
+
+    /// Looks at a file of ours that nobody can change.
+    pub(crate) fn at_unchangeable(file: &Descriptor) -> io::Result<Self> {
+        let now_ns = wall_clock_ns();
+        let identity = FileIdentity::of_file(file)?;
+        let looked = Self::new(identity, now_ns);
+        Ok(Self {
+            unchangeable: true,
+            ..looked
+        })
+    }
+
+    fn new(identity: FileIdentity, now_ns: i64) -> Self {
+        Self {
+            identity,
+            now_ns,
+            unchangeable: false,
+        }
+    }
+
+    /// Fails if this is another file than the one that nobody can change: the program has put it in the place of that one's
+    /// descriptor meanwhile.
+    pub(super) fn is_still(&self, opened: &FileIdentity) -> io::Result<()> {
+        let is_same = (self.identity.dev, self.identity.ino) == (opened.dev, opened.ino);
+        match is_same || !self.unchangeable {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        }
     }
 
     /// Of a map of nothing: fails where mmap(2) of a page would.

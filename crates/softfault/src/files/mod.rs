@@ -93,13 +93,14 @@ impl Files {
         (on_truncate, alone): (OnTruncate, Option<u64>),
     ) -> io::Result<OpenedWindow> {
         if let Some(bytes) = alone {
-            return self.open_alone(managed, fd, on_truncate, bytes);
+            return self.open_alone(managed, fd, looked, on_truncate, bytes);
         }
         let (known, changed) = {
             let mut table = self.table();
             let mut changed = table.forget_changed(&looked.identity);
             changed.extend(table.forget_outgrown(&looked.identity));
-            let known = find_and_open(managed, &mut table, &looked.identity)?;
+            let known =
+                find_and_open(managed, &mut table, (&looked.identity, looked.unchangeable))?;
             (known, changed)
         };
         drop(changed);
@@ -109,6 +110,7 @@ impl Files {
         let store = FileStore::open_by(fd, Some(&managed.rings), &managed.reads)?;
         // The file that the store opened counts.
         let identity = store.opened_as()?;
+        looked.is_still(&identity)?;
         let bytes = identity.size;
         let had_name = store.had_name();
         let store = Arc::new(store);
@@ -116,7 +118,7 @@ impl Files {
         let mut table = self.table();
         // Somebody else may have opened it meanwhile. Then ours goes, once the
         // table is unlocked.
-        if let Some(known) = find_and_open(managed, &mut table, &identity)? {
+        if let Some(known) = find_and_open(managed, &mut table, (&identity, looked.unchangeable))? {
             drop(table);
             return self.brought_up_to_date(managed, known);
         }
@@ -124,7 +126,8 @@ impl Files {
         let certain = identity.certain(looked.now_ns);
         let served = new_served(managed, &store, &cache, on_truncate);
         let shown = (cache.clone(), served.clone());
-        table.add(identity, certain, shown, Some(store), had_name);
+        let entry = table.add(identity, certain, shown, Some(store), had_name);
+        entry.unchangeable = looked.unchangeable;
         Ok(OpenedWindow::new(cache, served, bytes))
     }
 
@@ -133,6 +136,7 @@ impl Files {
         &self,
         managed: &Managed,
         fd: BorrowedFd<'_>,
+        looked: &Look,
         on_truncate: OnTruncate,
         bytes: u64,
     ) -> io::Result<OpenedWindow> {
@@ -142,6 +146,7 @@ impl Files {
             &managed.reads,
         )?);
         let identity = store.opened_as()?;
+        looked.is_still(&identity)?;
         let had_name = store.had_name();
         let bytes = bytes.max(identity.size);
         let cache = self.new_cache(managed, store.clone(), bytes, on_truncate)?;
@@ -196,7 +201,9 @@ impl Files {
     ) -> io::Result<Arc<FileStore>> {
         let known = match self.generation.is_parents() {
             true => None,
-            false => (self.table().find(&looked.identity)).and_then(|entry| entry.file.clone()),
+            false => {
+                (self.table().find(&looked.identity, false)).and_then(|entry| entry.file.clone())
+            }
         };
         let store = match known {
             Some(store) => store,
@@ -366,13 +373,13 @@ struct KnownWindow {
     file: Option<Arc<FileStore>>,
 }
 
-/// The window that shows this version of the file, with one user more.
+/// The window that shows this version of the file, with one user more. `unchangeable`: as of [`WindowTable::find`].
 fn find_and_open(
     managed: &Managed,
     table: &mut WindowTable,
-    identity: &FileIdentity,
+    (identity, unchangeable): (&FileIdentity, bool),
 ) -> io::Result<Option<KnownWindow>> {
-    let Some(entry) = table.find(identity) else {
+    let Some(entry) = table.find(identity, unchangeable) else {
         return Ok(None);
     };
     let known = KnownWindow {
@@ -385,7 +392,7 @@ fn find_and_open(
     if entry.users == 0 {
         map_window(managed, &known.opened.cache)?;
     }
-    table.open(identity);
+    table.open(identity, unchangeable);
     Ok(Some(known))
 }
 

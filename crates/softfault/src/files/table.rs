@@ -21,6 +21,8 @@ pub(super) struct FileWindow {
     pub(super) identity: FileIdentity,
     /// False if the file may have changed within the identity's resolution.
     pub(super) certain: bool,
+    /// The window was made after nobody could change the file any more: no page is from before that.
+    pub(super) unchangeable: bool,
     pub(super) cache: Arc<PageCache>,
     pub(super) served: Arc<Served>,
     /// Maps of it that live. 0: an idle window.
@@ -98,6 +100,7 @@ impl WindowTable {
         let entry = FileWindow {
             identity,
             certain,
+            unchangeable: false,
             cache,
             served,
             users: 1,
@@ -116,11 +119,18 @@ impl WindowTable {
     }
 
     /// The window that is written to, since it shows any version of its file; or else the one that shows this version.
-    pub(super) fn find(&mut self, identity: &FileIdentity) -> Option<&mut FileWindow> {
+    /// `unchangeable`: all of its pages must have been read after the last change of the file. Others may have pages from
+    /// before a store through a shared mapping, which the identity does not tell.
+    pub(super) fn find(
+        &mut self,
+        identity: &FileIdentity,
+        unchangeable: bool,
+    ) -> Option<&mut FileWindow> {
         let entries = self.files.get_mut(&key(identity))?;
         let place = |is_it: &dyn Fn(&FileWindow) -> bool| entries.iter().position(is_it);
+        let shows = |entry: &FileWindow| entry.certain && entry.identity == *identity;
         let at = place(&|entry| entry.writes.is_some())
-            .or_else(|| place(&|entry| entry.certain && entry.identity == *identity))?;
+            .or_else(|| place(&|entry| shows(entry) && (entry.unchangeable || !unchangeable)))?;
         Some(&mut entries[at])
     }
 
@@ -178,9 +188,10 @@ impl WindowTable {
         used.filter_map(|entry| Some((entry, entry.file.as_ref()?)))
     }
 
-    /// Counts a user in.
-    pub(super) fn open(&mut self, identity: &FileIdentity) {
-        let entry = self.find(identity).expect("the caller found it");
+    /// Counts a user in, of the window that was found so.
+    pub(super) fn open(&mut self, identity: &FileIdentity, unchangeable: bool) {
+        let entry = self.find(identity, unchangeable);
+        let entry = entry.expect("the caller found it");
         entry.users += 1;
         if entry.users == 1 {
             let idle_since = entry.idle_since;

@@ -234,7 +234,7 @@ impl Files {
         let known = {
             let mut table = self.table();
             match table.has_writable(identity) {
-                true => super::find_and_open(managed, &mut table, identity)?,
+                true => super::find_and_open(managed, &mut table, (identity, false))?,
                 false => None,
             }
         };
@@ -504,7 +504,7 @@ mod tests {
             let identity = Look::at(file.as_fd()).unwrap().identity;
             let first = {
                 let _masked = signal::masked();
-                find_and_open(managed, &mut files.table(), &identity)
+                find_and_open(managed, &mut files.table(), (&identity, false))
             };
             let first = first.unwrap().expect("the window is idle");
             match writes {

@@ -12,12 +12,32 @@ use crate::managed::Managed;
 use crate::map_mut::MmapMut;
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
 use crate::signal;
+use crate::store::Descriptor;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::OnTruncate;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+
+/// A file to map read-only, and the look at it.
+#[derive(Clone, Copy)]
+pub(super) struct FileToMap<'a> {
+    pub(super) fd: BorrowedFd<'a>,
+    pub(super) looked: &'a Look,
+    /// The same file by a descriptor of ours, where another one may not be mapped in its place.
+    pub(super) own: Option<&'a Descriptor>,
+}
+
+impl<'a> FileToMap<'a> {
+    /// For a mapping of the kernel's.
+    fn shared(&self, offset: u64) -> MapSource<'a> {
+        match self.own {
+            Some(own) => MapSource::Own(own, offset, libc::MAP_SHARED),
+            None => MapSource::File(self.fd, offset, libc::MAP_SHARED),
+        }
+    }
+}
 
 impl MmapOptions {
     /// Maps read-only over the process's default engine.
@@ -40,22 +60,33 @@ impl MmapOptions {
         // SAFETY: open as long as the file that it is taken from, which the
         // caller lends.
         let fd = unsafe { borrowed(&file) }?;
-        let looked = Look::to_map(fd)?;
-        let len = self.length(looked.identity.size)?;
+        let looked = &Look::to_map(fd)?;
+        self.map_file(
+            engine,
+            FileToMap {
+                fd,
+                looked,
+                own: None,
+            },
+        )
+    }
+
+    /// Maps a file that was looked at.
+    pub(super) fn map_file(&self, engine: &Engine, file: FileToMap<'_>) -> io::Result<Mmap> {
+        let len = self.length(file.looked.identity.size)?;
         if len == 0 {
-            Look::may_be_empty(fd)?;
+            Look::may_be_empty(file.fd)?;
         }
         let map = match engine.inner.managed() {
             None => {
-                let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
-                let map = KernelMap::new(of, len, KernelAccess::Read)?;
+                let map = KernelMap::new(file.shared(self.offset), len, KernelAccess::Read)?;
                 Mmap::new(engine, map.start(), len, MmapKind::Kernel(map))
             }
-            Some(managed) => match self.small(engine, managed, fd, &looked, len) {
+            Some(managed) => match self.small(engine, managed, file, len) {
                 Some(small) => small,
                 // A window ends with its file.
                 None if len == 0 => Mmap::empty(engine),
-                None => self.of_window_or_written(engine, managed, fd, &looked)?,
+                None => self.of_window_or_written(engine, managed, file)?,
             },
         };
         if self.populate {
@@ -71,10 +102,10 @@ impl MmapOptions {
         &self,
         engine: &Engine,
         managed: &Managed,
-        fd: BorrowedFd<'_>,
-        looked: &Look,
+        file: FileToMap<'_>,
         len: usize,
     ) -> Option<Mmap> {
+        let looked = file.looked;
         let EngineInner {
             files,
             options,
@@ -92,8 +123,7 @@ impl MmapOptions {
         if !small_maps.take(len, budget) {
             return None;
         }
-        let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
-        match KernelMap::new(of, len, KernelAccess::Read) {
+        match KernelMap::new(file.shared(self.offset), len, KernelAccess::Read) {
             Ok(map) => {
                 KernelCount::SmallMaps.add(1);
                 KernelCount::SmallBytes.add(len as u64);
@@ -111,22 +141,21 @@ impl MmapOptions {
         &self,
         engine: &Engine,
         managed: &Managed,
-        fd: BorrowedFd<'_>,
-        looked: &Look,
+        file: FileToMap<'_>,
     ) -> io::Result<Mmap> {
+        let looked = file.looked;
         let masked = signal::masked();
         engine.inner.check_signals(&masked)?;
         let is_written = || engine.inner.files.is_written(&looked.identity);
         if !is_written() {
-            let map = self.of_window(engine, managed, fd, looked)?;
+            let map = self.of_window(engine, managed, file.fd, looked)?;
             // A writable map that was made meanwhile may not have seen this window.
             if !is_written() {
                 return Ok(map);
             }
         }
         let len = self.length(looked.identity.size)?;
-        let of = MapSource::File(fd, self.offset, libc::MAP_SHARED);
-        let map = KernelMap::new(of, len, KernelAccess::Read)?;
+        let map = KernelMap::new(file.shared(self.offset), len, KernelAccess::Read)?;
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);
         Ok(Mmap::of_private(MmapMut::of_kernel(engine, map)))

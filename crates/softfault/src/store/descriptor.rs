@@ -262,6 +262,24 @@ impl Descriptor {
         unsafe { plain(fd, number, args) }
     }
 
+    /// A system call in which this descriptor is elsewhere than in the first argument: `args` gets its number.
+    ///
+    /// # Safety
+    /// The call takes these arguments, and does not close the descriptor.
+    pub(crate) unsafe fn run(
+        &self,
+        number: c_long,
+        args: impl FnOnce(RawFd) -> [usize; 6],
+    ) -> Result<usize, i32> {
+        if let Some(guarded) = self.guarded() {
+            // SAFETY: the caller's promise.
+            return unsafe { guarded.run(number, args(guarded.number())) };
+        }
+        let fd = self.known().filter(|&fd| self.is(fd)).ok_or(libc::EBADF)?;
+        // SAFETY: the caller's promise.
+        unsafe { table::call(number, &args(fd)) }
+    }
+
     /// The same of several calls, which in the table are one request. Each has its own answer.
     ///
     /// # Safety
@@ -315,7 +333,7 @@ impl Descriptor {
     }
 
     /// The magic number of the file system; statfs(2).
-    fn file_system(&self) -> Option<u64> {
+    pub(crate) fn file_system(&self) -> Option<u64> {
         let mut about = MaybeUninit::<libc::statfs>::zeroed();
         let to = about.as_mut_ptr() as usize;
         // SAFETY: fills the structure.

@@ -56,6 +56,12 @@ impl FileIdentity {
         }
     }
 
+    /// The identity of a file of ours.
+    pub(crate) fn of_file(file: &Descriptor) -> io::Result<Self> {
+        let stat = file.stat().map_err(errno::io)?;
+        Ok(Self::from_stat(&stat))
+    }
+
     pub(super) fn from_stat(stat: &libc::stat) -> Self {
         Self {
             dev: stat.st_dev,

@@ -48,7 +48,7 @@ pub use identity::FileIdentity;
 pub(crate) use kept::look as look_at_kept;
 pub(crate) use kernel_reads::KernelReads;
 pub use open::{Mode, WhyBuffered};
-pub(crate) use open::{may_be_mapped, may_be_written, why_not_direct};
+pub(crate) use open::{duplicate, may_be_mapped, may_be_written, why_not_direct};
 pub(crate) use read_path::{CacheProgress, ReadPath};
 pub(crate) use reads::ReadPolicy;
 pub use reads::Reads;

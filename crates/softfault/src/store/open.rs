@@ -229,7 +229,8 @@ pub(super) fn flags_of(fd: BorrowedFd<'_>) -> Result<i32, i32> {
     errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })
 }
 
-pub(super) fn duplicate(fd: BorrowedFd<'_>) -> Result<Descriptor, i32> {
+/// The same open file by a descriptor of ours, whose close drops no locks of the program.
+pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> Result<Descriptor, i32> {
     if let Ok(file) = Descriptor::adopt(fd) {
         return Ok(file);
     }
