@@ -127,7 +127,8 @@ impl Engine {
     /// unchanged file finds its pages. Meanwhile the file is open: its file system
     /// cannot be unmounted, and the space of a removed file is not freed. The engine closes a file that
     /// has lost its last name with its last map, or within two seconds, and any
-    /// other file after 30 seconds. This call closes all of them now.
+    /// other file after 30 seconds. This call closes all of them now. It waits for reads and flushes that are under way in
+    /// them, for at most 10 seconds: a device may hang.
     pub fn close_idle(&self) {
         let _masked = signal::masked();
         self.inner.files.close_idle();

@@ -17,7 +17,7 @@ use crate::thread::{self, Thread};
 use softfault_engine::cache::PageCache;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two looks at idle windows.
 const LOOK: Duration = Duration::from_secs(1);
@@ -25,6 +25,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const MOST_LOOKS: u64 = 30;
 /// Between two tries to take a window that a fault still looks at.
 const PAUSE: Duration = Duration::from_millis(1);
+/// How long a call is tried for that is to close files. What keeps a window may be a flush to a device that hangs.
+const CALLED: Duration = Duration::from_secs(10);
+/// The same for a map that needs their memory.
+const NEEDED: Duration = Duration::from_secs(1);
 
 /// The state that the thread and the maps share.
 pub(super) struct SharedTable {
@@ -145,20 +149,34 @@ impl Files {
         }
     }
 
-    /// Lets go of all files that nobody maps. Waits for faults and reads that are under way in
+    /// Lets go of all files that nobody maps. Waits a while for faults, reads and flushes that are under way in
     /// their windows; not for forks of a soft engine, which may have windows as long as they
     /// live.
     pub(crate) fn close_idle(&self) {
+        self.close_idle_within(CALLED);
+    }
+
+    /// The same for their memory.
+    pub(super) fn make_room(&self) {
+        self.close_idle_within(NEEDED);
+    }
+
+    fn close_idle_within(&self, longest: Duration) {
         if self.generation.is_parents() {
             return;
         }
-        let _looking = lock(&self.shared.looking);
+        let began = Instant::now();
         let until = self.shared.table().closed();
         loop {
-            let mut gone: Vec<FileWindow> = Vec::new();
-            let left = self.shared.table().forget_until(until, &mut gone);
-            drop(gone);
-            if left == 0 || self.forks.load(Ordering::Relaxed) > 0 {
+            let left = {
+                // Given up between two tries: the unmap of another file may need it.
+                let _looking = lock(&self.shared.looking);
+                let mut gone: Vec<FileWindow> = Vec::new();
+                let left = self.shared.table().forget_until(until, &mut gone);
+                drop(gone);
+                left
+            };
+            if left == 0 || self.forks.load(Ordering::Relaxed) > 0 || began.elapsed() >= longest {
                 return;
             }
             std::thread::sleep(PAUSE);
@@ -225,5 +243,53 @@ mod tests {
         (0..20).for_each(|_| look());
         assert_eq!(engine.stats().idle_windows, 0);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    /// A flush that was not awaited has the window of a map that is gone, and its device hangs. Failed before: a map for which there
+    /// was no memory waited for it, and so did the unmaps of all files without a name.
+    #[test]
+    fn a_flush_that_hangs_holds_up_no_other_file() {
+        let builder = Engine::builder().allow_kernel_maps(false);
+        let engine = builder.memory(16 << 20).build().unwrap();
+        let file = |name: &str| {
+            let name = format!("softfault-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let mut options = std::fs::File::options();
+            let options = options.read(true).write(true).create(true).truncate(true);
+            let file = options.open(&path).unwrap();
+            file.set_len(4096).unwrap();
+            (path, file)
+        };
+        // SAFETY: nobody looks at the bytes.
+        let map = |file: &std::fs::File| unsafe { engine.map(file) };
+        let (path, hanging) = file("hanging");
+        let flushed = map(&hanging).unwrap();
+        let (nameless, other) = file("nameless");
+        let other = map(&other).unwrap();
+        std::fs::remove_file(nameless).unwrap();
+        // As the thread that flushes has it.
+        let window = flushed.file().unwrap().cache().clone();
+        drop(flushed);
+        let (ended, ends) = std::sync::mpsc::channel();
+        let (room, unmap) = (ended.clone(), ended);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _masked = signal::masked();
+                engine.inner.files.make_room();
+                room.send("a map without memory").unwrap();
+            });
+            scope.spawn(|| {
+                // The other one has begun to wait, most likely.
+                std::thread::sleep(Duration::from_millis(50));
+                drop(other);
+                unmap.send("an unmap").unwrap();
+            });
+            // Longer than any of them takes, on a busy machine too.
+            let both = [0, 1].map(|_| ends.recv_timeout(Duration::from_secs(30)));
+            // They go on, whatever happens here.
+            drop(window);
+            assert!(both.iter().all(Result::is_ok), "{both:?}");
+        });
+        std::fs::remove_file(path).unwrap();
     }
 }

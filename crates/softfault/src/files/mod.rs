@@ -185,7 +185,7 @@ impl Files {
     pub(crate) fn making_room<T>(&self, make: impl Fn() -> Result<T, MapError>) -> io::Result<T> {
         let mut made = make();
         if matches!(made, Err(MapError::Budget(_))) {
-            self.close_idle();
+            self.make_room();
             made = make();
         }
         made.map_err(error::map)
