@@ -9,6 +9,8 @@ use softfault::soft::SoftEngine;
 use softfault::{Advice, Engine, FaultError, MIN_MEMORY};
 use std::fs::File;
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const PAGE: usize = 4096;
 
@@ -147,6 +149,46 @@ fn a_budget_that_is_full_is_an_error_and_loses_nothing() {
         map.read_at(&mut byte, page * PAGE).unwrap();
         assert_eq!(byte[0], page as u8 | 1);
     }
+}
+
+extern "C" fn nothing(_: i32) {}
+
+/// Failed before: each handled signal counted as 10 ms in which no memory came back, and 100 of these as no hope.
+#[test]
+fn signals_do_not_end_the_wait_for_memory() {
+    let engine = engine(MIN_MEMORY);
+    // Its page table is paid for while there is memory.
+    let wanted = engine.map_anon(PAGE).unwrap();
+    let full = engine.map_anon(2 * MIN_MEMORY).unwrap();
+    let mut pages = 0..2 * MIN_MEMORY / PAGE;
+    assert!(pages.any(|page| full.write_at(&[1], page * PAGE).is_err()));
+    // SAFETY: a handler that does nothing.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        let installed = libc::sigaction(libc::SIGUSR1, &action, core::ptr::null_mut());
+        assert_eq!(installed, 0);
+    }
+    // SAFETY: only asks.
+    let waiter = unsafe { libc::pthread_self() };
+    let is_over = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // SAFETY: the thread waits for this one.
+                unsafe { libc::pthread_kill(waiter, libc::SIGUSR1) };
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(400));
+            drop(full);
+        });
+        let written = wanted.write_at(&[1], 0);
+        is_over.store(true, Ordering::Relaxed);
+        written
+    });
+    assert_eq!(written, Ok(1));
 }
 
 #[test]

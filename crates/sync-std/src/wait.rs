@@ -1,5 +1,6 @@
 //! The waitable word: 32 bits that threads can sleep on, as a futex.
 
+use crate::system_call::{answered, call};
 use core::ops::Deref;
 use core::sync::atomic::AtomicU32;
 
@@ -19,27 +20,37 @@ impl WaitWord {
 
     /// Sleeps while the word holds `expected`, until woken, or until
     /// `timeout_ns` have passed. Returns at once if the word holds something
-    /// else, and may return early for no reason: callers look again.
+    /// else, and may return early for no reason: callers look again. A signal handler that runs
+    /// meanwhile does not end a sleep with a timeout: callers count such sleeps as time.
     // Not inlined, nor is `wake`: their frames are not those of callers deep in the fault handler.
     #[inline(never)]
     pub fn wait(&self, expected: u32, timeout_ns: Option<u64>) {
-        let timeout = timeout_ns.map(|ns| libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as _,
-            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+        // A moment, and not a duration: what is left after a signal handler need not be known.
+        let until = timeout_ns.map(|ns| {
+            let at = crate::clock::now_ns().saturating_add(ns);
+            libc::timespec {
+                tv_sec: (at / 1_000_000_000) as _,
+                tv_nsec: (at % 1_000_000_000) as libc::c_long,
+            }
         });
-        let timeout: *const libc::timespec = match &timeout {
-            Some(timeout) => timeout,
+        let until: *const libc::timespec = match &until {
+            Some(until) => until,
             None => core::ptr::null(),
         };
-        // SAFETY: the word is valid for the call, and so is the timeout.
-        unsafe {
-            crate::system_call!(
-                libc::SYS_futex,
-                self.0.as_ptr(),
-                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                expected,
-                timeout,
-            );
+        let args = [
+            self.0.as_ptr() as usize,
+            (libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG) as usize,
+            expected as usize,
+            until as usize,
+            0,
+            libc::FUTEX_BITSET_MATCH_ANY as u32 as usize,
+        ];
+        loop {
+            // SAFETY: the word is valid for the call, and so is the time.
+            let answer = unsafe { call(libc::SYS_futex, &args) };
+            if until.is_null() || answered(answer) != Err(libc::EINTR) {
+                return;
+            }
         }
     }
 
