@@ -9,6 +9,12 @@ use crate::{faults, signal};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::io;
 
+// All threads have it, through a pointer that would not say so.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Managed>();
+};
+
 /// The [`Managed`] of the present process: a child makes its own when it first needs it.
 pub(crate) struct ManagedPerProcess {
     /// Null in a child that has not wanted it yet, and without userfaultfd.

@@ -4,12 +4,12 @@
 use super::ProcessGeneration;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// A value that a child does not inherit.
-pub(crate) struct PerProcess<T: Default> {
+/// A value that a child does not inherit. All threads have it: the pointer alone would let a value cross threads that must not.
+pub(crate) struct PerProcess<T: Default + Send + Sync> {
     now: AtomicPtr<(ProcessGeneration, T)>,
 }
 
-impl<T: Default> PerProcess<T> {
+impl<T: Default + Send + Sync> PerProcess<T> {
     /// Nothing yet.
     pub(crate) const fn new() -> Self {
         Self {
@@ -44,13 +44,13 @@ impl<T: Default> PerProcess<T> {
     }
 }
 
-impl<T: Default> Default for PerProcess<T> {
+impl<T: Default + Send + Sync> Default for PerProcess<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Default> Drop for PerProcess<T> {
+impl<T: Default + Send + Sync> Drop for PerProcess<T> {
     fn drop(&mut self) {
         let now = *self.now.get_mut();
         // SAFETY: null, or boxed.
