@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -72,6 +72,19 @@ pub enum Ended {
     Failed(String, String),
     /// It was ended before it ended.
     TimeOut,
+    /// Somebody else ended it by SIGKILL, as the kernel does where memory is short.
+    Killed,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Succeeded,
+    Failed,
+    /// By SIGKILL, and not by us.
+    Killed,
+    /// By us: its time was up, or enough was seen in the new part of its output.
+    Cut,
 }
 
 impl Bench {
@@ -95,7 +108,7 @@ impl Bench {
             .env("CARGO_INCREMENTAL", "1");
         let is_built = self.run(command, Duration::MAX, |_| false)?;
         let output = fs::read_to_string(&self.output)?;
-        if is_built != Some(true) {
+        if is_built != End::Succeeded {
             let error = output.lines().filter_map(compiler_error).next();
             return Err(Trouble::NotBuilt(error.unwrap_or_default()));
         }
@@ -137,30 +150,30 @@ impl Bench {
             .env_remove("SOFTFAULT_LOOM_PREEMPTIONS")
             .env("RUST_BACKTRACE", "0");
         let mut seen = String::new();
-        let passed = self.run(command, limit, |output| {
+        let end = self.run(command, limit, |output| {
             seen.clear();
             output.read_to_string(&mut seen).is_ok() && seen.contains("FAILED")
         })?;
         let output = String::from_utf8_lossy(&fs::read(&self.output)?).into_owned();
-        Ok(match passed {
-            Some(true) => Ended::Passed,
-            None if !output.contains("FAILED") => Ended::TimeOut,
-            Some(false) | None => {
+        let has_failed = output.contains("FAILED");
+        Ok(match end {
+            End::Succeeded => Ended::Passed,
+            End::Cut if !has_failed => Ended::TimeOut,
+            End::Killed if !has_failed => Ended::Killed,
+            End::Failed | End::Killed | End::Cut => {
                 let (test, why) = failure(&output);
                 Ended::Failed(test, why)
             }
         })
     }
 
-    /// Runs a command: whether it succeeded, or none if it was ended: because
-    /// its time was up, or because `enough` was seen in the new part of its
-    /// output.
+    /// Runs a command until it ends, its time is up, or `enough` is seen in the new part of its output.
     fn run(
         &self,
         mut command: Command,
         limit: Duration,
         mut enough: impl FnMut(&mut File) -> bool,
-    ) -> Result<Option<bool>, Trouble> {
+    ) -> Result<End, Trouble> {
         let output = File::create(&self.output)?;
         let errors = output.try_clone()?;
         let mut look = File::open(&self.output)?;
@@ -174,7 +187,11 @@ impl Bench {
         let begin = Instant::now();
         loop {
             if let Some(status) = child.try_wait()? {
-                return Ok(Some(status.success()));
+                return Ok(match status.signal() {
+                    Some(libc::SIGKILL) => End::Killed,
+                    _ if status.success() => End::Succeeded,
+                    _ => End::Failed,
+                });
             }
             if self.stop.load(Ordering::Relaxed) {
                 end(&mut child);
@@ -182,7 +199,7 @@ impl Bench {
             }
             if begin.elapsed() > limit || enough(&mut look) {
                 end(&mut child);
-                return Ok(None);
+                return Ok(End::Cut);
             }
             std::thread::sleep(LOOK);
         }

@@ -20,7 +20,7 @@ pub enum Cell {
         /// Building and running, in seconds.
         seconds: f32,
     },
-    /// A test that ends without it did not come to its end.
+    /// A test did not come to its end, or was killed, which right afterwards passed without it.
     Hung {
         /// Its binary.
         test: String,

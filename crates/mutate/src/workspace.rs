@@ -75,7 +75,9 @@ pub fn digest(root: &Path) -> std::io::Result<u64> {
             digest = (digest ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
         }
     };
-    let mut left = vec![root.join("crates"), root.join("Cargo.lock")];
+    // The root manifest has profiles, lints and versions.
+    let files = ["crates", "Cargo.toml", "Cargo.lock"];
+    let mut left: Vec<_> = files.map(|name| root.join(name)).into();
     while let Some(path) = left.pop() {
         if path.is_dir() {
             let entries = fs::read_dir(&path)?;

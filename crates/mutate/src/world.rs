@@ -121,25 +121,47 @@ impl World {
 /// The modules of models that a change to a file of the engine is tried on; the
 /// others have nothing of it.
 pub fn models_of(path: &str) -> &'static [&'static str] {
-    const VMA: &[&str] = &["vma_lock", "vma_lock_rwsem", "vma_lock_biased"];
     let path = path.trim_start_matches("crates/engine/src/");
+    // Of several that match, the first.
     let models: &[(&str, &[&str])] = &[
         ("anon/pages", &["anon_pages", "faults", "private"]),
         ("anon", &["faults", "private"]),
         ("budget", &["budget", "window", "faults"]),
-        ("cache/folio", &["folio", "faults"]),
+        ("cache/folio", &["folio", "faults", "lists", "writable"]),
         ("cache/frames", &["frames", "faults"]),
-        ("cache/window", &["window", "faults"]),
-        ("cache", &["faults"]),
-        ("fault", &["faults", "private"]),
+        ("cache/window", &["window", "faults", "writable"]),
+        ("cache", &["faults", "writable"]),
+        ("fault", &["faults", "private", "writable"]),
         ("huge", &["huge"]),
-        ("lock", &["locks", "vma_lock_rwsem"]),
-        ("mm/tree", &["tree"]),
-        ("mm", VMA),
+        (
+            "lock",
+            &[
+                "locks",
+                "mutex_pool",
+                "queued_rwsem",
+                "shared_verbs",
+                "steal_rwsem",
+                "vma_lock_rwsem",
+            ],
+        ),
+        ("mm/tree", &["tree", "tree_shared"]),
+        (
+            "mm/",
+            &[
+                "grace",
+                "shared_verbs",
+                "vma_lock",
+                "vma_lock_biased",
+                "vma_lock_rwsem",
+            ],
+        ),
         ("mmu/soft/cores", &["soft_cores", "soft_tables"]),
         ("mmu/soft/frames", &["frames", "soft_tables"]),
         ("mmu", &["soft_tables"]),
-        ("reclaim", &["faults", "private"]),
+        (
+            "reclaim",
+            &["batches", "faults", "lists", "private", "writable"],
+        ),
         ("slab", &["slab"]),
         ("swap/slots", &["swap_slots", "private"]),
         ("swap", &["private"]),
