@@ -235,6 +235,14 @@ impl AnonWorld for SoftWorld {
         }
     }
 
+    fn lift_shortage(&mut self) {
+        if let Some(swap) = &self.swap {
+            swap.fail_reads(0, EIO);
+            swap.fail_writes(0, EIO);
+        }
+        self.rig.change_memory(BUDGET + self.taken);
+    }
+
     fn may_fail(&self) -> bool {
         self.setting.may_fail
     }

@@ -78,6 +78,8 @@ pub trait AnonWorld: Sync {
     }
     /// The layers under the spaces obey: memory, eviction, swap that fails.
     fn beneath(&mut self, _op: &Op) {}
+    /// Every access can be served from now on: there is memory, and nothing fails.
+    fn lift_shortage(&mut self) {}
     /// True if an access may get [`Expected::Failed`], and is then not done.
     fn may_fail(&self) -> bool {
         false
