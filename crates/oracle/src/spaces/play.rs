@@ -1,5 +1,6 @@
 //! Playing lists of operations, a thread each.
 
+use super::shadow::LANES;
 use super::world::World;
 use crate::op::Op;
 use crate::{Rig, TestStore, TestSwap, together};
@@ -143,11 +144,16 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     assert_kept(stage, &world, lists);
 
     budget.uncharge(taken);
+    // From now on there is no excuse: a page that cannot be read is lost.
+    world.lift_shortage();
+    first.is_sure = true;
     let spaces = world.shadow().spaces();
     for space in 0..spaces {
-        let bytes = 0..stage.pages * PAGE_SIZE;
-        let space = space as u8;
-        first.obey(&Op::ReadBytes { space, bytes });
+        for lane in 0..LANES.len() {
+            let bytes = lane * PAGE_SIZE.div_ceil(LANES.len())..stage.pages * PAGE_SIZE;
+            let space = space as u8;
+            first.obey(&Op::ReadBytes { space, bytes });
+        }
     }
     drop(first);
     drop(budget);

@@ -67,6 +67,8 @@ pub(super) struct Player<'a> {
     pub(super) core: Core,
     /// Pages that this thread has locked, by space.
     pub(super) locked: BTreeSet<(usize, usize)>,
+    /// Every access has to be served.
+    pub(super) is_sure: bool,
 }
 
 pub(super) fn addresses(pages: &Range<usize>) -> Range<usize> {
@@ -103,6 +105,7 @@ impl World {
             number,
             core: self.rig.mmu.core().expect("room for a core"),
             locked: BTreeSet::new(),
+            is_sure: false,
         }
     }
 
@@ -156,6 +159,15 @@ impl World {
         if let Some(swap) = &self.swap {
             swap.open();
         }
+    }
+
+    /// There is as much memory as at the start, and swap does not fail any more.
+    pub(super) fn lift_shortage(&self) {
+        if let Some(swap) = &self.swap {
+            swap.fail_reads(0, EIO);
+            swap.fail_writes(0, EIO);
+        }
+        self.rig.change_memory(self.budget);
     }
 
     /// Takes everything down, and asserts that nothing is left.
@@ -283,8 +295,12 @@ impl Player<'_> {
             Err(Stop::Error(FaultError::NotMapped)) => Got::NotMapped,
             Err(Stop::Error(FaultError::Protection)) => Got::Forbidden,
             Err(Stop::Error(FaultError::BeyondEnd)) => Got::BeyondEnd,
-            Err(Stop::Error(FaultError::NoMemory)) if self.world.may_be_short => return None,
-            Err(Stop::Error(FaultError::Io(EIO) | FaultError::Short)) if self.world.may_fail => {
+            Err(Stop::Error(FaultError::NoMemory)) if self.world.may_be_short && !self.is_sure => {
+                return None;
+            }
+            Err(Stop::Error(FaultError::Io(EIO) | FaultError::Short))
+                if self.world.may_fail && !self.is_sure =>
+            {
                 return None;
             }
             Err(why) => panic!("{why:?}"),
