@@ -1,8 +1,8 @@
 //! Bytes that several threads may access at a time.
 //!
 //! Each access has a scheduling point in its middle and is known meanwhile:
-//! [`load`] and [`store`] may overlap with each other, [`clear`] and [`copy`]
-//! with nothing in the same page. A frame that is handed to somebody while
+//! [`load`] and [`store`] may overlap with each other, [`clear`] and the target of [`copy`]
+//! with nothing in the same page. The source of [`copy`] may overlap with all that only read. A frame that is handed to somebody while
 //! another still uses it is found out by that.
 
 use crate::point::point;
@@ -14,7 +14,27 @@ const PAGE: usize = 4096;
 struct Access {
     ticket: u64,
     page: usize,
-    alone: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Load,
+    Store,
+    /// The source of a copy, which nobody writes to.
+    Source,
+    /// To the target of a copy, or to bytes that are cleared.
+    Alone,
+}
+
+impl Kind {
+    fn clashes(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Alone, _) | (_, Self::Alone) => true,
+            (Self::Source, Self::Store) | (Self::Store, Self::Source) => true,
+            (Self::Load | Self::Store | Self::Source, _) => false,
+        }
+    }
 }
 
 thread_local! {
@@ -27,27 +47,32 @@ pub(crate) fn reset() {
 }
 
 /// Does `f` as an access to the page of `addr`.
-fn access<R>(addr: *const u8, alone: bool, f: impl FnOnce() -> R) -> R {
+fn access<R>(addr: *const u8, kind: Kind, f: impl FnOnce() -> R) -> R {
+    let ticket = begin(addr, kind);
+    point();
+    let result = f();
+    end(ticket);
+    result
+}
+
+fn begin(addr: *const u8, kind: Kind) -> u64 {
     let page = addr.addr() / PAGE;
     let ticket = TICKETS.get();
     TICKETS.set(ticket + 1);
     ACCESSES.with_borrow_mut(|accesses| {
-        let clash = |other: &Access| other.page == page && (alone || other.alone);
+        let clash = |other: &Access| other.page == page && kind.clashes(other.kind);
         assert!(
             !accesses.iter().any(clash),
-            "bytes of a page are accessed while it is being cleared or copied to, or the other \
-             way round"
+            "bytes of a page are accessed while it is being cleared or copied to, or written while \
+             it is being copied, or the other way round"
         );
-        accesses.push(Access {
-            ticket,
-            page,
-            alone,
-        });
+        accesses.push(Access { ticket, page, kind });
     });
-    point();
-    let result = f();
+    ticket
+}
+
+fn end(ticket: u64) {
     ACCESSES.with_borrow_mut(|accesses| accesses.retain(|other| other.ticket != ticket));
-    result
 }
 
 /// Copies `bytes` from shared memory at `source`, within a page.
@@ -56,7 +81,7 @@ fn access<R>(addr: *const u8, alone: bool, f: impl FnOnce() -> R) -> R {
 /// As in the std world.
 pub unsafe fn load(source: *const u8, target: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
-    access(source, false, || unsafe {
+    access(source, Kind::Load, || unsafe {
         plain::load(source, target, bytes);
     });
 }
@@ -67,7 +92,7 @@ pub unsafe fn load(source: *const u8, target: *mut u8, bytes: usize) {
 /// As in the std world.
 pub unsafe fn store(source: *const u8, target: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
-    access(target, false, || unsafe {
+    access(target, Kind::Store, || unsafe {
         plain::store(source, target, bytes);
     });
 }
@@ -78,7 +103,9 @@ pub unsafe fn store(source: *const u8, target: *mut u8, bytes: usize) {
 /// As in the std world.
 pub unsafe fn clear(target: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
-    access(target, true, || unsafe { plain::clear(target, bytes) });
+    access(target, Kind::Alone, || unsafe {
+        plain::clear(target, bytes)
+    });
 }
 
 /// Copies `bytes`, a page or less.
@@ -86,8 +113,10 @@ pub unsafe fn clear(target: *mut u8, bytes: usize) {
 /// # Safety
 /// As in the std world.
 pub unsafe fn copy(source: *const u8, target: *mut u8, bytes: usize) {
+    let read = begin(source, Kind::Source);
     // SAFETY: the caller's promise.
-    access(target, true, || unsafe {
+    access(target, Kind::Alone, || unsafe {
         plain::copy(source, target, bytes);
     });
+    end(read);
 }

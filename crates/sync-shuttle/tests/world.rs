@@ -74,6 +74,33 @@ fn a_page_in_use_is_not_cleared() {
     });
 }
 
+/// Two threads: one copies a page to another one, and one does this with the page that is copied.
+fn beside_a_copy(access: unsafe fn(*mut u8, *mut u8)) {
+    let map = || pages::map(4096).unwrap().as_ptr() as usize;
+    let (from, to, other) = (map(), map(), map());
+    let copier = thread::spawn(move || {
+        // SAFETY: the pages are there.
+        unsafe { bytes::copy(from as *const u8, to as *mut u8, 4096) };
+    });
+    // SAFETY: as above.
+    unsafe { access(from as *mut u8, other as *mut u8) };
+    copier.join().unwrap();
+}
+
+#[test]
+fn a_page_that_is_copied_is_not_written() {
+    failing_seed(Explore::new("source", 100), || {
+        // SAFETY: both are there.
+        beside_a_copy(|from, other| unsafe { bytes::store(other, from, 1) });
+    });
+    Explore::new("sources", 100).run(|_| {
+        // SAFETY: as above.
+        beside_a_copy(|from, other| unsafe { bytes::copy(from, other, 4096) });
+        // SAFETY: as above.
+        beside_a_copy(|from, other| unsafe { bytes::load(from, other, 1) });
+    });
+}
+
 /// A flag, and somebody who sleeps until it is set.
 fn sleep_until_set(timeout_ns: Option<u64>, wakes: bool) {
     let word = Arc::new(WaitWord::new(0));

@@ -1,5 +1,5 @@
 //! A model that was not explored to its end is a failure. Loom itself returns
-//! as if all were well.
+//! as if all were well. And a store to a page that is being copied is one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,11 @@ use crate::model::spawn;
 use crate::model::{bounded, check};
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use sync::bytes;
 use sync::model::Timeouts;
 use sync::wait::WaitWord;
+
+const PAGE: usize = 4096;
 
 /// A model of a few dozen schedules.
 fn two_that_count() {
@@ -76,4 +79,42 @@ fn unless_the_model_lets_time_pass() {
         word.fetch_add(0, Relaxed);
         other.join().unwrap();
     });
+}
+
+/// Of its own to the world, which tells pages by their addresses.
+#[repr(align(4096))]
+struct Page([u8; PAGE]);
+
+/// Two threads: one copies a page to another one, and one does this with the page that is copied.
+fn beside_a_copy(access: unsafe fn(*mut u8, *mut u8)) {
+    check(&bounded(None), Timeouts::Never, move || {
+        let page = || Box::leak(Box::new(Page([0; PAGE]))).0.as_mut_ptr() as usize;
+        let (from, to, other) = (page(), page(), page());
+        let copier = spawn(move || {
+            // SAFETY: the bytes are there.
+            unsafe { bytes::copy(from as *const u8, to as *mut u8, PAGE) };
+        });
+        // SAFETY: as above.
+        unsafe { access(from as *mut u8, other as *mut u8) };
+        copier.join().unwrap();
+        for page in [from, to, other] {
+            // SAFETY: leaked above.
+            drop(unsafe { Box::from_raw(page as *mut Page) });
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_store_to_a_page_that_is_copied_fails() {
+    // SAFETY: both pages are there.
+    beside_a_copy(|from, other| unsafe { bytes::store(other, from, 1) });
+}
+
+#[test]
+fn a_page_is_copied_and_read_by_several() {
+    // SAFETY: both pages are there.
+    beside_a_copy(|from, other| unsafe { bytes::copy(from, other, PAGE) });
+    // SAFETY: as above.
+    beside_a_copy(|from, other| unsafe { bytes::load(from, other, 1) });
 }
