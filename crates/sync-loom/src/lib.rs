@@ -52,9 +52,9 @@ pub mod hint {
     /// A hint that means nothing here.
     pub fn prefetch(_addr: core::ptr::NonNull<u8>, _bytes: usize) {}
 
-    /// Does not ask: spinning shows loom nothing that sleeping does not.
-    pub fn spin_until(_done: impl FnMut() -> bool) -> bool {
-        false
+    /// Asks once, in models that say so. In all others it does not: they show what a sleep in its place does.
+    pub fn spin_until(mut done: impl FnMut() -> bool) -> bool {
+        crate::model::spins() && done()
     }
 }
 

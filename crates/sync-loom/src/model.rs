@@ -15,12 +15,24 @@ pub enum Timeouts {
 thread_local! {
     /// Loom's threads are coroutines of one thread.
     static TIMEOUTS: Cell<Timeouts> = const { Cell::new(Timeouts::Never) };
+    static SPINS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Begins a schedule: the model calls it first.
 pub fn begin(timeouts: Timeouts) {
     crate::wait::begin();
     TIMEOUTS.set(timeouts);
+    SPINS.set(false);
+}
+
+/// In this schedule a thread that would spin asks once before it sleeps. Most models leave that out: it multiplies their
+/// schedules.
+pub fn spin() {
+    SPINS.set(true);
+}
+
+pub(crate) fn spins() -> bool {
+    SPINS.get()
 }
 
 pub(crate) fn timeouts_end() -> bool {

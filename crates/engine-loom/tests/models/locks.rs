@@ -47,6 +47,29 @@ fn mutex_between_two_that_come_twice() {
     });
 }
 
+/// A thread that spins takes the mutex by an exchange of its own.
+#[test]
+fn mutex_among_three_that_spin() {
+    explore(Some(3), || {
+        sync::model::spin();
+        let mutex = Arc::new(Mutex::new(0));
+        let others = [(); 2].map(|()| {
+            let mutex = Arc::clone(&mutex);
+            spawn(move || *mutex.lock() += 1)
+        });
+        *mutex.lock() += 1;
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(*mutex.lock(), 3);
+    });
+}
+
+#[test]
+fn a_reader_and_two_writers_that_spin() {
+    rwsem::a_reader_and_two_writers_that_spin(MmapQueue::PhaseFair, 3);
+}
+
 #[test]
 fn a_writer_and_two_readers() {
     rwsem::a_writer_and_two_readers(MmapQueue::PhaseFair, 3);

@@ -13,6 +13,11 @@ use softfault_engine_loom::lock::queued_rwsem::HANDOFF_NS;
 use softfault_engine_loom::policy::MmapQueue;
 
 #[test]
+fn a_reader_and_two_writers_that_spin() {
+    rwsem::a_reader_and_two_writers_that_spin(MmapQueue::Linux, 3);
+}
+
+#[test]
 fn a_writer_and_two_readers() {
     rwsem::a_writer_and_two_readers(MmapQueue::Linux, 3);
 }

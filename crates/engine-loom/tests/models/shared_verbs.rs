@@ -54,19 +54,29 @@ fn beside<S: 'static, T: 'static>(
     spawn(move || work(&shared))
 }
 
+fn two_verbs_beside_another() {
+    let cells = Cells::new();
+    let verb = beside(&cells, |cells| cells.verb(0));
+    let other = beside(&cells, |cells| {
+        let _other = cells.group.other();
+        cells.add(0);
+        cells.add(1);
+    });
+    cells.verb(1);
+    verb.join().unwrap();
+    other.join().unwrap();
+}
+
 #[test]
 fn two_verbs_and_another() {
+    explore(Some(3), two_verbs_beside_another);
+}
+
+#[test]
+fn two_verbs_and_another_that_spins() {
     explore(Some(3), || {
-        let cells = Cells::new();
-        let verb = beside(&cells, |cells| cells.verb(0));
-        let other = beside(&cells, |cells| {
-            let _other = cells.group.other();
-            cells.add(0);
-            cells.add(1);
-        });
-        cells.verb(1);
-        verb.join().unwrap();
-        other.join().unwrap();
+        sync::model::spin();
+        two_verbs_beside_another();
     });
 }
 

@@ -65,25 +65,35 @@ impl Page {
     }
 }
 
+fn two_accesses_beside_a_zap_and_reuse() {
+    let page = Page::new();
+    let mut handle = page.cores.add_core().unwrap();
+    let reader = {
+        let page = Arc::clone(&page);
+        spawn(move || {
+            let mut buffered = None;
+            let first = page.access(&mut handle, &mut buffered);
+            let second = page.access(&mut handle, &mut buffered);
+            assert!(first || !second, "a page that came back");
+            (handle, buffered)
+        })
+    };
+    page.zap();
+    page.reuse();
+    let (mut handle, mut buffered) = reader.join().unwrap();
+    assert!(!page.access(&mut handle, &mut buffered));
+}
+
 #[test]
 fn accesses_against_a_zap_and_reuse() {
-    explore(None, || {
-        let page = Page::new();
-        let mut handle = page.cores.add_core().unwrap();
-        let reader = {
-            let page = Arc::clone(&page);
-            spawn(move || {
-                let mut buffered = None;
-                let first = page.access(&mut handle, &mut buffered);
-                let second = page.access(&mut handle, &mut buffered);
-                assert!(first || !second, "a page that came back");
-                (handle, buffered)
-            })
-        };
-        page.zap();
-        page.reuse();
-        let (mut handle, mut buffered) = reader.join().unwrap();
-        assert!(!page.access(&mut handle, &mut buffered));
+    explore(None, two_accesses_beside_a_zap_and_reuse);
+}
+
+#[test]
+fn accesses_against_a_zap_that_spins() {
+    explore(Some(3), || {
+        sync::model::spin();
+        two_accesses_beside_a_zap_and_reuse();
     });
 }
 

@@ -10,6 +10,11 @@ use softfault_engine_loom::lock::StealRwSem;
 use softfault_engine_loom::policy::MmapQueue;
 
 #[test]
+fn a_reader_and_two_writers_that_spin() {
+    rwsem::a_reader_and_two_writers_that_spin(MmapQueue::Steal, 3);
+}
+
+#[test]
 fn a_writer_and_two_readers() {
     rwsem::a_writer_and_two_readers(MmapQueue::Steal, 3);
 }

@@ -107,6 +107,21 @@ fn write(vma: &Vma, lock: &MmapLock, mark: u64) {
 }
 
 #[test]
+fn a_writer_that_spins_against_a_reader_in_a_word() {
+    explore(Some(3), || {
+        sync::model::spin();
+        let world = World::new(Biased);
+        let lock = world.mmap_lock(1);
+        let vma = attached(&lock);
+        let reader = fault_on(0, &vma, &lock, &[1, 2]);
+        write(&vma, &lock, 2);
+        reader.join().unwrap();
+        assert!(fault(&vma, &lock, ADDR, &[2]));
+        idle(&vma);
+    });
+}
+
+#[test]
 fn writer_against_a_reader_in_a_word() {
     apart(|| {
         let seen = Arc::new(AtomicUsize::new(0));

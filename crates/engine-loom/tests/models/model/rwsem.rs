@@ -47,6 +47,26 @@ impl Guarded {
     }
 }
 
+/// A reader and two writers, once each, which look once more before they sleep.
+pub fn a_reader_and_two_writers_that_spin(queue: MmapQueue, preemptions: usize) {
+    explore(Some(preemptions), move || {
+        sync::model::spin();
+        let guarded = Guarded::new(queue);
+        let writer = {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || guarded.add())
+        };
+        let reader = {
+            let guarded = Arc::clone(&guarded);
+            spawn(move || assert!(guarded.get() <= 2))
+        };
+        guarded.add();
+        writer.join().unwrap();
+        reader.join().unwrap();
+        assert_eq!(guarded.get(), 2);
+    });
+}
+
 /// A writer and two readers, once each.
 pub fn a_writer_and_two_readers(queue: MmapQueue, preemptions: usize) {
     explore(Some(preemptions), move || {
