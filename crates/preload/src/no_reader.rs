@@ -6,7 +6,7 @@ use std::io;
 pub fn told(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::ENXIO) => {
-            io::Error::other(format!("{error}: a pipe needs a program that reads it"))
+            io::Error::other(format!("{error}: nobody reads the pipe, or it is a socket"))
         }
         _ => error,
     }

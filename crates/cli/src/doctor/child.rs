@@ -21,7 +21,16 @@ enum End {
 
 /// The result of `run`, in a child; the process has no other threads.
 pub fn try_in_child(run: impl FnOnce() -> Tried) -> Tried {
-    match answer(run) {
+    told(answer(run))
+}
+
+/// Its own answer; none if it could not be started, or has given none.
+pub fn answer_of_child(run: impl FnOnce() -> Tried) -> Option<Tried> {
+    answer(run).ok()?.ok()
+}
+
+fn told(answer: io::Result<Result<Tried, End>>) -> Tried {
+    match answer {
         Ok(Ok(tried)) => tried,
         Ok(Err(End::Signal(signal))) => killed(signal),
         Ok(Err(End::Code(code))) => Tried::missing(
@@ -63,9 +72,13 @@ fn answer(run: impl FnOnce() -> Tried) -> io::Result<Result<Tried, End>> {
     drop(writing);
     let mut text = String::new();
     let read = reading.read_to_string(&mut text);
-    let end = reap(child)?;
+    // Where SIGCHLD is ignored the kernel reaps it, and how it ended is not known. Its answer is.
+    let end = reap(child);
     read?;
-    Ok(serde_json::from_str(&text).map_err(|_| end))
+    Ok(match serde_json::from_str(&text) {
+        Ok(tried) => Ok(tried),
+        Err(_) => Err(end?),
+    })
 }
 
 fn pipe() -> io::Result<(File, File)> {

@@ -1,7 +1,7 @@
 //! A swap file of the library in the directory: how it is read and written, and how much room there is.
 
 use super::check::{Check, State, Tried, Whereabouts};
-use super::child::try_in_child;
+use super::child::answer_of_child;
 use super::place::{PAGE, Place, UNKNOWN_FILE_SYSTEM, file_system};
 use crate::lab::files;
 use crate::size;
@@ -16,14 +16,16 @@ pub const CHECK: Check = Check {
     whereabouts: Whereabouts::Child,
 };
 
-/// Why no swap file can be made in a directory; `None`: one can. It is tried in a child, for the library starts threads for it.
+/// Why no swap file can be made in a directory; `None`: one can, as far as is known. It is tried in a child, for the library starts
+/// threads for it.
 pub fn no_swap(directory: &Path) -> Option<String> {
-    let tried = try_in_child(
-        || match Swap::in_dir(directory).bytes(PAGE as u64).open(0, None) {
-            Ok(_) => Tried::ok("a file can be made there"),
-            Err(why) => Tried::missing(why.to_string(), ELSEWHERE),
-        },
-    );
+    let tried =
+        answer_of_child(
+            || match Swap::in_dir(directory).bytes(PAGE as u64).open(0, None) {
+                Ok(_) => Tried::ok("a file can be made there"),
+                Err(why) => Tried::missing(why.to_string(), ELSEWHERE),
+            },
+        )?;
     (tried.state != State::Ok).then_some(tried.found)
 }
 

@@ -138,7 +138,7 @@ fn longest_words(table: &comfy_table::Table) -> Vec<u16> {
         for (longest, cell) in longest.iter_mut().zip(row.cell_iter()) {
             let content = cell.content();
             let words = content.split_whitespace();
-            let words = words.map(|word| word.chars().count() as u16);
+            let words = words.map(|word| u16::try_from(word.chars().count()).unwrap_or(u16::MAX));
             *longest = words.fold(*longest, u16::max);
         }
     }
