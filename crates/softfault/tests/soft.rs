@@ -181,7 +181,7 @@ fn signals_do_not_end_the_wait_for_memory() {
             }
         });
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(400));
+            std::thread::sleep(Duration::from_millis(250));
             drop(full);
         });
         let written = wanted.write_at(&[1], 0);

@@ -240,7 +240,8 @@ impl AnonWorld for SoftWorld {
             swap.fail_reads(0, EIO);
             swap.fail_writes(0, EIO);
         }
-        self.rig.change_memory(BUDGET + self.taken);
+        let limit = self.rig.node.budget.limit();
+        self.rig.change_memory(limit.max(BUDGET + self.taken));
     }
 
     fn may_fail(&self) -> bool {

@@ -53,7 +53,7 @@ fn verdict(name: &str, millis: u64, new: String) -> Cell {
         stop: Arc::new(AtomicBool::new(false)),
     };
     let mut trial = Trial::new(root, vec![bench], folder.join("answers"));
-    trial.limit = |_| Duration::from_secs(3);
+    trial.limit = |_| Duration::from_secs(6);
     let mutation = Mutation {
         name: name.into(),
         what: "a test for the tests".into(),
@@ -78,7 +78,7 @@ fn verdict(name: &str, millis: u64, new: String) -> Cell {
 fn a_slow_test_catches_nothing() {
     let missed = Cell::Missed { in_part: true };
     assert_eq!(
-        verdict("slow", 4_000, source(4_000) + "pub const OTHER: u64 = 0;\n"),
+        verdict("slow", 8_000, source(8_000) + "pub const OTHER: u64 = 0;\n"),
         missed
     );
 }
