@@ -269,7 +269,7 @@ impl<'a> FaultInMany<'a> {
 fn read_ahead_of(space: &AddressSpace, given: &[Range<usize>], results: &[Result<(), FaultError>]) {
     if let ([range], [Ok(())]) = (given, results) {
         let _masked = AccessPath::ByLoads.masked();
-        fault::called(space, range);
+        fault::note_call(space, range);
     }
 }
 

@@ -175,7 +175,12 @@ impl AccessPatterns {
 
     /// A call has brought `pages` in. Those of them that a run of touches was told of are passed.
     #[inline(never)]
-    pub(super) fn called(&mut self, pages: Range<u64>, advice: Advice, limits: &Limits) -> Ahead {
+    pub(super) fn note_call(
+        &mut self,
+        pages: Range<u64>,
+        advice: Advice,
+        limits: &Limits,
+    ) -> Ahead {
         if advice == Advice::Random {
             return Ahead::None;
         }
@@ -188,14 +193,15 @@ impl AccessPatterns {
             mapped: Mapped::ALL,
             file_pages: limits.file_pages,
         };
-        let goes_on = |stream: &Stream| stream.is_at(&pages);
+        let clock = self.clock;
+        let goes_on = |stream: &Stream| stream.goes_on_with(&pages, clock);
         let index = match self.streams.iter().position(goes_on) {
             Some(index) => index,
-            None if self.calls.followed_by(&pages) => self.open(Proof::start(), &event),
+            None if self.calls.prove(&pages) => self.open(Proof::start(), &event),
             None => return Ahead::None,
         };
         let stream = &mut self.streams[index];
-        if stream.next == pages.end {
+        if stream.next >= pages.end {
             return Ahead::None;
         }
         // The reader has all of them behind it but the last, so that the window begins behind the call, however long that is.

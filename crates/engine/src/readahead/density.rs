@@ -30,17 +30,19 @@ mod choose;
 mod confined;
 mod front;
 mod region;
+mod whole_areas;
 
 use super::areas::{AREA, Area, Areas, Blocks, Pages, few_samples, samples};
 use super::gap_period::GapPeriod;
 use super::guess::Guesses;
 use super::reads::AreaPages;
-use super::records::{LIKELY, moved};
+use super::records::moved;
 use super::unused_pages::UnusedPages;
 use super::{Ahead, Event, FOLIO, Planned, Touch};
 use confined::{Apart, Confined, EARLY};
 use core::ops::Range;
 use region::Region;
+use whole_areas::Credit;
 
 /// Pages of the smallest region.
 const LEAST: u64 = 8;
@@ -56,10 +58,6 @@ const LOST: u8 = 2;
 const SCATTERED: u64 = 3;
 /// Touches without a reading, where there was no room for all of the last one.
 const PAUSE: u8 = 16;
-
-/// The most of `Density::credit`, and what an area takes of it; a later touch brings one back.
-const MOST_CREDIT: u8 = 64;
-const AREA_COSTS: u8 = 4;
 
 /// Protected by the lock of the page cache.
 pub(super) struct Density {
@@ -79,9 +77,8 @@ pub(super) struct Density {
     /// How much of an area that began out of the blue was touched in the end, of 255: a moving
     /// share.
     of_area: u8,
-    /// Areas that are read as a whole for their first touch take from it, and later touches of them bring it back. So a
-    /// reader that begins to touch single pages anywhere ends it soon, long before the areas are forgotten and `of_area` falls.
-    credit: u8,
+    /// For areas that are read as a whole for their first touch.
+    credit: Credit,
 }
 
 /// The room for reads now.
@@ -111,7 +108,7 @@ impl Density {
             life: u32::MAX,
             apart: Apart::default(),
             of_area: 0,
-            credit: MOST_CREDIT,
+            credit: Credit::ALL,
         }
     }
 
@@ -233,19 +230,6 @@ impl Density {
         u64::from(self.life) * 8 <= memory
     }
 
-    /// True if areas that begin out of the blue are touched as a whole in the end.
-    pub(super) fn takes_areas(&self) -> bool {
-        self.of_area >= LIKELY && self.credit >= AREA_COSTS
-    }
-
-    /// An area is read as a whole for its first touch.
-    pub(super) fn take_area(&mut self, page: u64, clock: u32) {
-        let area = self.areas.touch(page / AREA, clock);
-        if !core::mem::replace(&mut area.is_taken, true) {
-            self.credit = self.credit.saturating_sub(AREA_COSTS);
-        }
-    }
-
     /// The record of the area that a page is in.
     pub(super) fn area_of(&self, page: u64) -> Option<&Area> {
         self.areas.find(page / AREA)
@@ -315,7 +299,7 @@ impl Density {
         area.touched.add(bit);
         area.seen.add(bit);
         let count = area.touched.count();
-        let credit = u8::from(area.is_taken);
+        let is_taken = area.is_taken;
         if count * 8 >= AREA * 7
             && let Some(share) = area.end_record()
         {
@@ -323,9 +307,11 @@ impl Density {
             if area.life(clock) * 2 > memory {
                 self.apart.start(2 * memory, clock);
             }
-            self.credit = (self.credit + AREA_COSTS).min(MOST_CREDIT);
+            self.credit.bring_back(true);
         }
-        self.credit = (self.credit + credit).min(MOST_CREDIT);
+        if is_taken {
+            self.credit.bring_back(false);
+        }
     }
 
     /// Ceases to expect gaps where pages in them are touched, and looks for gaps where none are known.

@@ -305,13 +305,13 @@ impl ReadAhead {
 
     /// Takes note of a call that has brought `pages` in, and returns the pages to read for the next one. Where such calls follow
     /// each other, or a run, they are a run; the first proves nothing.
-    pub fn called(&mut self, pages: Range<u64>, advice: Advice, limits: &Limits) -> Reads {
+    pub fn note_call(&mut self, pages: Range<u64>, advice: Advice, limits: &Limits) -> Reads {
         assert!(pages.end <= limits.file_pages && !pages.is_empty());
         match self.view {
             // Its touches are in the view, and the pages of a call are not.
             Some(_) => Reads::default(),
             None => Reads {
-                ahead: self.patterns.called(pages, advice, limits),
+                ahead: self.patterns.note_call(pages, advice, limits),
                 view: None,
             },
         }

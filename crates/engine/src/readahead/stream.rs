@@ -104,9 +104,13 @@ impl Stream {
         self.kind() == Kind::Run
     }
 
-    /// True if a reader that goes forward comes to, or through, `pages` next, or has just left them.
-    pub(super) fn is_at(&self, pages: &Range<u64>) -> bool {
-        self.is(LIVE) && self.stride == 1 && (pages.start..=pages.end).contains(&self.next)
+    /// True if a call that has brought `pages` in is of this reader, which goes forward: it begins where the reader was, or the
+    /// call's own touches have moved the reader on, at most as far as a touch maps pages behind it.
+    pub(super) fn goes_on_with(&self, pages: &Range<u64>, clock: u32) -> bool {
+        let begins = (pages.start..=pages.start + 1).contains(&self.next);
+        let moved = u64::from(self.age(clock)) <= 4 + (pages.end - pages.start) / FOLIO
+            && (pages.start..pages.end + SEAM).contains(&self.next);
+        self.is(LIVE) && self.stride == 1 && (begins || moved)
     }
 
     /// The reader of a run that goes forward has passed the pages before `page`, which is not before the next.

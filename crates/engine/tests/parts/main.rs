@@ -9,7 +9,7 @@ mod anon_oracle;
 mod anon_races;
 mod anon_run;
 mod budget;
-mod called;
+mod calls;
 mod calls_wait;
 mod clean_ahead;
 mod copy_out;

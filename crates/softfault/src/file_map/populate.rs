@@ -38,7 +38,7 @@ impl FileMap {
     }
 
     /// A call of the program's has brought some addresses in: the next such call may find its pages read.
-    pub(crate) fn called(&self, managed: &Managed, addresses: &Range<usize>) {
+    pub(crate) fn note_call(&self, managed: &Managed, addresses: &Range<usize>) {
         // A range of one block is one touch, which read-ahead has seen.
         if addresses.is_empty()
             || addresses.start / BLOCK_BYTES == (addresses.end - 1) / BLOCK_BYTES
@@ -49,7 +49,7 @@ impl FileMap {
         let hold = self.served.hold();
         // The kernel reads ahead by itself.
         if !hold.is_kernels() {
-            fault::called(&managed.space, addresses);
+            fault::note_call(&managed.space, addresses);
         }
     }
 

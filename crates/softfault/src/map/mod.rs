@@ -132,7 +132,7 @@ impl Mmap {
     pub fn pin(&self, range: impl RangeBounds<usize>) -> Result<Pinned<'_>, FaultError> {
         let range = self.range_of(range);
         let pinned = Pinned::new(self, range.clone())?;
-        self.called(range);
+        self.note_call(range);
         Ok(pinned)
     }
 

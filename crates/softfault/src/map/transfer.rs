@@ -23,7 +23,7 @@ impl Mmap {
             self.start_reads(offset + done, offset + count);
             done += self.copy_first(&mut buffer[done..end], offset + done)?;
         }
-        self.called(offset..offset + count);
+        self.note_call(offset..offset + count);
         Ok(count)
     }
 
@@ -36,9 +36,9 @@ impl Mmap {
     }
 
     /// A call has brought a range in: calls that go through a file in order are read ahead of.
-    pub(super) fn called(&self, range: Range<usize>) {
+    pub(super) fn note_call(&self, range: Range<usize>) {
         if let (Some(file), Ok(addresses)) = (self.file(), self.addresses(range)) {
-            file.called(self.managed(), &addresses);
+            file.note_call(self.managed(), &addresses);
         }
     }
 
@@ -85,7 +85,7 @@ impl Mmap {
             }
         }
         let bytes = range.len();
-        self.called(range);
+        self.note_call(range);
         Ok(bytes as u64)
     }
 

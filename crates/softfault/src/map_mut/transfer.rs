@@ -27,9 +27,10 @@ impl MmapMut {
         self.addresses(range.clone())?;
         let mut copy = Vec::new();
         let mut at = range.start;
+        let mut steps = Steps::default();
         while at < range.end {
             self.start_reads(at, range.end);
-            let kept = KeptPart::new(self, at..range.end, false)?;
+            let kept = steps.keep(self, at..range.end, false)?;
             let part = kept.0.clone();
             if kept.is_kernels() {
                 // From a copy, so that the writer touches no page that may go meanwhile.
@@ -42,7 +43,7 @@ impl MmapMut {
             at = part.end;
         }
         let bytes = range.len();
-        self.called(range);
+        self.note_call(range);
         Ok(bytes as u64)
     }
 
@@ -56,9 +57,9 @@ impl MmapMut {
     }
 
     /// A call has brought a range in: calls that go through a file in order are read ahead of.
-    fn called(&self, range: Range<usize>) {
+    fn note_call(&self, range: Range<usize>) {
         if let (Some(file), Ok(addresses)) = (self.file(), self.addresses(range)) {
-            file.called(self.managed(), &addresses);
+            file.note_call(self.managed(), &addresses);
         }
     }
 
@@ -90,8 +91,9 @@ impl MmapMut {
         self.addresses(range.clone())?;
         let mut copy = Vec::new();
         let mut at = range.start;
+        let mut steps = Steps::default();
         while at < range.end {
-            let kept = KeptPart::new(self, at..range.end, true)?;
+            let kept = steps.keep(self, at..range.end, true)?;
             let part = kept.0.clone();
             if kept.is_kernels() {
                 copy.resize(part.len(), 0);
@@ -178,7 +180,7 @@ impl MmapMut {
             kept.copy_to(&mut buffer[done..done + part])?;
             done += part;
         }
-        self.called(offset..offset + count);
+        self.note_call(offset..offset + count);
         Ok(count)
     }
 
@@ -202,6 +204,7 @@ impl MmapMut {
     ) -> Result<usize, FaultError> {
         let count = len.min(self.len.saturating_sub(offset));
         let mut done = 0;
+        let mut steps = Steps::default();
         while done < count {
             let left = slice_from_raw_parts(bytes.wrapping_add(done), (count - done).min(STEP));
             // SAFETY: within the bytes, which can be read, as the caller says.
@@ -210,7 +213,7 @@ impl MmapMut {
                 done += whole;
                 continue;
             }
-            let kept = KeptPart::new(self, offset + done..offset + count, true)?;
+            let kept = steps.keep(self, offset + done..offset + count, true)?;
             let part = kept.0.len();
             // SAFETY: within the bytes, and the caller says that they and the map's may be used so.
             unsafe { kept.copy_from(bytes.add(done), part) }?;
@@ -236,6 +239,30 @@ impl MmapMut {
     }
 }
 
+/// The steps of a call that goes on to the first page that cannot be had: the pages before it are handed on.
+#[derive(Default)]
+struct Steps {
+    /// A page before this offset cannot be had. Until it shows which, each page comes alone.
+    by_pages_until: usize,
+}
+
+impl Steps {
+    fn keep<'a>(
+        &mut self,
+        map: &'a MmapMut,
+        range: Range<usize>,
+        write: bool,
+    ) -> Result<KeptPart<'a>, FaultError> {
+        if range.start >= self.by_pages_until {
+            match KeptPart::new(map, range.clone(), write) {
+                Ok(kept) => return Ok(kept),
+                Err(_) => self.by_pages_until = range.start + STEP,
+            }
+        }
+        KeptPart::first(map, &range, SMALL_STEP, write)
+    }
+}
+
 /// The first offsets of a range; their pages stay in memory while this lives.
 struct KeptPart<'a>(Range<usize>, &'a MmapMut, Option<FilePin>);
 
@@ -247,8 +274,8 @@ impl<'a> KeptPart<'a> {
         };
         let kept = Self::first(map, &range, step, write);
         match kept {
-            // Others have locked or pinned so much, or a page cannot be had: perhaps a later one.
-            Err(_) => Self::first(map, &range, SMALL_STEP, write),
+            // Others have locked or pinned so much.
+            Err(FaultError::NoMemory) => Self::first(map, &range, SMALL_STEP, write),
             kept => kept,
         }
     }

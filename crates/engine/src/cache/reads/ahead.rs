@@ -72,13 +72,13 @@ fn limits(cache: &PageCache, outstanding: u32, end: u64) -> Limits {
 }
 
 /// A call has brought the pages of a range in, which no touch has shown.
-pub(crate) fn called(cache: &Arc<PageCache>, range: Range<usize>, advice: Advice) {
+pub(crate) fn note_call(cache: &Arc<PageCache>, range: Range<usize>, advice: Advice) {
     let plan = {
         let _stage = Stage::ReadAhead.span();
         let pages = cache.page(range.start)..cache.page(range.end);
         let mut readahead = cache.readahead.lock();
         let limits = limits(cache, readahead.outstanding(), pages.end);
-        readahead.called(pages, advice, &limits)
+        readahead.note_call(pages, advice, &limits)
     };
     issue(cache, &plan);
 }

@@ -16,18 +16,18 @@ use sync::Arc;
 
 mod around;
 mod baseline;
-mod called;
 mod expect;
 mod hole;
 pub(super) mod map;
 mod miss;
+mod note_call;
 mod pin;
 mod row;
 mod vanished;
 mod write;
 mod write_whole;
 
-pub use called::called;
+pub use note_call::note_call;
 pub use pin::{Pin, open_to_writes, pin, unpin};
 pub use write_whole::write_whole;
 

@@ -1,9 +1,9 @@
-//! Calls that bring ranges in, one after the other: read-ahead follows those that go through a file in order, and no others.
+//! Calls that bring ranges in, one after the other: those that go through a file in order are read ahead of, and no others.
 
 use crate::files::{pages, pin};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
-use softfault_engine::fault;
+use softfault_engine::fault::{self, NeverInterrupted, Populated};
 use softfault_engine::page::Advice;
 use softfault_oracle::{Rig, TestStore};
 use std::ops::Range;
@@ -33,7 +33,16 @@ impl Scene {
         let range = start + pages.start * PAGE_SIZE..start + pages.end * PAGE_SIZE;
         pin(&self.rig, &self.cache, range.clone());
         fault::unpin(&self.cache, range.clone());
-        fault::called(&self.rig.space, &range);
+        fault::note_call(&self.rig.space, &range);
+    }
+
+    /// As a future of one page, which is no touch.
+    fn fault_in(&self, page: usize) {
+        let at = self.cache.addresses().start + page * PAGE_SIZE;
+        let range = at..at + PAGE_SIZE;
+        let populated = fault::populate(&self.rig.space, range.clone(), false, &NeverInterrupted);
+        assert_eq!(populated, Populated::Done);
+        fault::note_call(&self.rig.space, &range);
     }
 
     fn advise(&self, advice: Advice) {
@@ -84,6 +93,59 @@ fn what_is_read_ahead_is_a_part_of_what_was_read() {
             "{read} of {called}, {ahead} ahead"
         );
     }
+    scene.finish();
+}
+
+/// Their borders need not be those of pages.
+#[test]
+fn calls_that_share_a_page_are_in_order_too() {
+    let scene = Scene::new();
+    const BYTES: usize = 300_000;
+    let start = scene.cache.addresses().start;
+    for at in (0..(FILE * PAGE_SIZE - BYTES)).step_by(BYTES) {
+        let pages = start + at / PAGE_SIZE * PAGE_SIZE..start + at + BYTES;
+        pin(&scene.rig, &scene.cache, pages.clone());
+        fault::unpin(&scene.cache, pages);
+        fault::note_call(&scene.rig.space, &(start + at..start + at + BYTES));
+    }
+    let ahead = scene.read_ahead() as usize;
+    assert!(ahead > FILE * 3 / 4, "{ahead} of {FILE} pages");
+    scene.finish();
+}
+
+/// A run that ended long ago gives no call a window.
+#[test]
+fn an_old_run_is_not_gone_on_with_by_chance() {
+    let scene = Scene::new();
+    let start = scene.cache.addresses().start;
+    for page in 0..256 {
+        let at = page * PAGE_SIZE;
+        assert_eq!(scene.rig.touch(start + at), Ok(scene.store.byte(at as u64)));
+    }
+    // Elsewhere for a while.
+    for call in 0..40 {
+        let first = 1024 + call * 7 % 20 * 2 * CALL;
+        scene.call(first..first + CALL);
+    }
+    scene.rig.evict_all();
+    let before = scene.read_ahead();
+    scene.call(240..512);
+    assert_eq!(scene.read_ahead(), before);
+    scene.finish();
+}
+
+/// Calls of a page each: two or three of them are a record, as likely as a run.
+#[test]
+fn small_calls_prove_a_run_as_touches_do() {
+    let scene = Scene::new();
+    for record in 0..20 {
+        for page in 0..3 {
+            scene.fault_in(record * 7 % 20 * 100 + page);
+        }
+    }
+    assert_eq!(scene.read_ahead(), 0);
+    (3000..3010).for_each(|page| scene.fault_in(page));
+    assert!(scene.read_ahead() > 0, "ten in a row are a run");
     scene.finish();
 }
 

@@ -12,7 +12,7 @@ use core::ops::Range;
 
 /// A call of the program has brought `range` in. If it is of a file, and such calls go through that in order, starts to read what
 /// comes next; waits for nothing.
-pub fn called(space: &AddressSpace, range: &Range<usize>) {
+pub fn note_call(space: &AddressSpace, range: &Range<usize>) {
     let Ok(vma) = space.lock_vma_or_mmap_lock(range.start) else {
         return;
     };
@@ -27,7 +27,7 @@ pub fn called(space: &AddressSpace, range: &Range<usize>) {
             let start = cache
                 .window
                 .address(attributes.pgoff, range.start - mapped.start);
-            ahead::called(cache, start..start + range.len(), attributes.advice);
+            ahead::note_call(cache, start..start + range.len(), attributes.advice);
         }
     });
 }
