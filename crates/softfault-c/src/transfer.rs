@@ -189,14 +189,18 @@ fn each_part(
     Ok(done as ssize_t)
 }
 
-/// Copies a part in steps, each of which `copy` is told by its offsets in the map, with the bytes before it. A step that fails
-/// is copied again page by page, so that the bytes before the error count. An error if there are none.
+/// Copies a part: `copy` is told of offsets in the map, with the bytes before them. First all of it, since a call is what read-ahead
+/// goes by; if that fails, in steps, and a step that fails page by page, so that the bytes before the error count. An error if
+/// there are none.
 fn by_steps(
     part: &Part,
     mut copy: impl FnMut(Range<usize>, usize) -> Result<usize, FaultError>,
 ) -> Result<usize, Failure> {
     let offsets = part.offsets();
     let start = part.map.as_ptr() as usize;
+    if let Ok(count) = copy(offsets.clone(), 0) {
+        return Ok(count);
+    }
     let (mut at, mut by_pages_until) = (offsets.start, offsets.start);
     while at < offsets.end {
         let by_pages = at < by_pages_until;
