@@ -195,17 +195,22 @@ fn a_file_that_may_not_be_written_to_is_no_writable_map() {
     }
 }
 
+/// Runs a test in a child with this variable. False in that child: it is to do the test.
+fn has_run_with(test: &str, (variable, value): (&str, &str)) -> bool {
+    if child::scenario().is_some() {
+        return false;
+    }
+    let mut command = child::command(test, "engine");
+    let output = command.env(variable, value).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    true
+}
+
 /// The seal has no effect on a map that the engine serves: its owner can still store to bytes that a safe map would show.
 #[test]
 fn a_memfd_with_a_writable_map_is_not_safe() {
     const TEST: &str = "a_memfd_with_a_writable_map_is_not_safe";
-    if child::scenario().is_none() {
-        let mut command = child::command(TEST, "engine");
-        let output = command
-            .env("SOFTFAULT_COHERENCE", "engine")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
+    if has_run_with(TEST, ("SOFTFAULT_COHERENCE", "engine")) {
         return;
     }
     let file = sealed(0);
@@ -240,13 +245,7 @@ fn a_memfd_with_a_writable_map_is_not_safe() {
 #[test]
 fn a_safe_map_shares_no_page_from_before_the_seal() {
     const TEST: &str = "a_safe_map_shares_no_page_from_before_the_seal";
-    if child::scenario().is_none() {
-        let mut command = child::command(TEST, "engine");
-        let output = command
-            .env("SOFTFAULT_ALLOW_KERNEL_MAPS", "0")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
+    if has_run_with(TEST, ("SOFTFAULT_ALLOW_KERNEL_MAPS", "0")) {
         return;
     }
     let file = sealed(0);

@@ -10,20 +10,22 @@ use softfault_engine_loom::lock::raw_rwsem::TryReadError;
 use softfault_engine_loom::lock::{Mutex, RawRwSem};
 use softfault_engine_loom::policy::MmapQueue;
 
+fn three_lock_a_mutex() {
+    let mutex = Arc::new(Mutex::new(0));
+    let others = [(); 2].map(|()| {
+        let mutex = Arc::clone(&mutex);
+        spawn(move || *mutex.lock() += 1)
+    });
+    *mutex.lock() += 1;
+    for other in others {
+        other.join().unwrap();
+    }
+    assert_eq!(*mutex.lock(), 3);
+}
+
 #[test]
 fn mutex_among_three() {
-    explore(Some(4), || {
-        let mutex = Arc::new(Mutex::new(0));
-        let others = [(); 2].map(|()| {
-            let mutex = Arc::clone(&mutex);
-            spawn(move || *mutex.lock() += 1)
-        });
-        *mutex.lock() += 1;
-        for other in others {
-            other.join().unwrap();
-        }
-        assert_eq!(*mutex.lock(), 3);
-    });
+    explore(Some(4), three_lock_a_mutex);
 }
 
 #[test]
@@ -52,16 +54,7 @@ fn mutex_between_two_that_come_twice() {
 fn mutex_among_three_that_spin() {
     explore(Some(3), || {
         sync::model::spin();
-        let mutex = Arc::new(Mutex::new(0));
-        let others = [(); 2].map(|()| {
-            let mutex = Arc::clone(&mutex);
-            spawn(move || *mutex.lock() += 1)
-        });
-        *mutex.lock() += 1;
-        for other in others {
-            other.join().unwrap();
-        }
-        assert_eq!(*mutex.lock(), 3);
+        three_lock_a_mutex();
     });
 }
 

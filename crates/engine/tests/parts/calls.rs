@@ -54,6 +54,14 @@ impl Scene {
         self.rig.node.stats.readahead_pages.get()
     }
 
+    /// More than so many pages were read ahead.
+    #[track_caller]
+    fn finish_ahead(self, least: usize) {
+        let ahead = self.read_ahead() as usize;
+        assert!(ahead > least, "{ahead} of {FILE} pages");
+        self.finish();
+    }
+
     fn finish(self) {
         self.rig.unmap(self.cache.addresses());
         drop(self.cache);
@@ -108,9 +116,7 @@ fn calls_that_share_a_page_are_in_order_too() {
         fault::unpin(&scene.cache, pages);
         fault::note_call(&scene.rig.space, &(start + at..start + at + BYTES));
     }
-    let ahead = scene.read_ahead() as usize;
-    assert!(ahead > FILE * 3 / 4, "{ahead} of {FILE} pages");
-    scene.finish();
+    scene.finish_ahead(FILE * 3 / 4);
 }
 
 /// A run that ended long ago gives no call a window.
@@ -157,9 +163,7 @@ fn long_calls_are_read_ahead_of() {
     for first in (0..FILE).step_by(call) {
         scene.call(first..first + call);
     }
-    let ahead = scene.read_ahead() as usize;
-    assert!(ahead > call / 2, "{ahead} of {FILE} pages");
-    scene.finish();
+    scene.finish_ahead(call / 2);
 }
 
 #[test]
@@ -173,9 +177,7 @@ fn readers_that_take_turns_are_followed_apart() {
             scene.call(first..first + CALL);
         }
     }
-    let ahead = scene.read_ahead() as usize;
-    assert!(ahead > FILE / 3, "{ahead} of {FILE} pages");
-    scene.finish();
+    scene.finish_ahead(FILE / 3);
 }
 
 #[test]

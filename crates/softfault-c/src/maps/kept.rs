@@ -152,7 +152,8 @@ struct LockTurn {
 }
 
 impl LockTurn {
-    /// Waits for the turn of each part. In the order of addresses: nobody who waits has what the other waits for.
+    /// Takes a turn for each part, and waits for those of other threads. All threads take their turns in the order of addresses, so
+    /// that no two wait for each other.
     fn of(parts: &[Part]) -> Vec<Self> {
         let by_kernel = parts.iter().filter(|part| !part.map.is_managed());
         by_kernel.filter_map(Self::of_pages_of).collect()

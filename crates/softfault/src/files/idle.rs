@@ -25,10 +25,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const MOST_LOOKS: u64 = 30;
 /// Between two tries to take a window that a fault still looks at.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long a call is tried for that is to close files. What keeps a window may be a flush to a device that hangs.
-const CALLED: Duration = Duration::from_secs(10);
+/// The longest time in which `close_idle` tries to close all files: a flush to a device that hangs may keep a window.
+const CLOSE_IDLE_LIMIT: Duration = Duration::from_secs(10);
 /// The same for a map that needs their memory.
-const NEEDED: Duration = Duration::from_secs(1);
+const MAKE_ROOM_LIMIT: Duration = Duration::from_secs(1);
 
 /// The state that the thread and the maps share.
 pub(super) struct SharedTable {
@@ -153,12 +153,12 @@ impl Files {
     /// their windows; not for forks of a soft engine, which may have windows as long as they
     /// live.
     pub(crate) fn close_idle(&self) {
-        self.close_idle_within(CALLED);
+        self.close_idle_within(CLOSE_IDLE_LIMIT);
     }
 
     /// The same for their memory.
     pub(super) fn make_room(&self) {
-        self.close_idle_within(NEEDED);
+        self.close_idle_within(MAKE_ROOM_LIMIT);
     }
 
     fn close_idle_within(&self, longest: Duration) {

@@ -11,7 +11,7 @@ use crate::policy::MissAccounting;
 use core::ops::Range;
 
 /// A call of the program has brought `range` in. If it is of a file, and such calls go through that in order, starts to read what
-/// comes next; waits for nothing.
+/// comes next, and waits for no read. Reclaim may make room for the reads, as for those of a fault.
 pub fn note_call(space: &AddressSpace, range: &Range<usize>) {
     let Ok(vma) = space.lock_vma_or_mmap_lock(range.start) else {
         return;
