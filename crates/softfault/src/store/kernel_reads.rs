@@ -70,17 +70,22 @@ impl KernelReads {
             let mut words = text.split(|&byte| byte == b' ');
             core::str::from_utf8(words.nth(2)?).ok()?.parse().ok()
         });
-        // SAFETY: numbers, of which zeros are valid ones; the call fills them.
-        let usage = unsafe {
-            let mut usage: libc::rusage = core::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-            usage
-        };
+        // Those of this thread are fills (`fill.rs`), and no touches of the program.
+        let (all, own) = (usage(libc::RUSAGE_SELF), usage(libc::RUSAGE_THREAD));
         Counts {
-            waits: usage.ru_majflt,
-            read: usage.ru_inblock * 512 - ReadPolicy::device_bytes() as i64,
+            waits: all.ru_majflt - own.ru_majflt,
+            read: all.ru_inblock * 512 - ReadPolicy::device_bytes() as i64,
             mapped: shared.unwrap_or(0),
         }
+    }
+}
+
+fn usage(of: libc::c_int) -> libc::rusage {
+    // SAFETY: numbers, of which zeros are valid ones; the call fills them.
+    unsafe {
+        let mut usage = core::mem::zeroed();
+        libc::getrusage(of, &raw mut usage);
+        usage
     }
 }
 

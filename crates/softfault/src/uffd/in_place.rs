@@ -20,13 +20,11 @@
 use super::abi;
 use super::mmu::{UffdMmu, system};
 use super::released::Released;
-use crate::errno::errno;
+use super::unplaced::UnplacedMapping;
 use crate::machine::file_size_limit;
 use crate::table::Guarded;
 use core::ops::Range;
-use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use libc::c_void;
 use softfault_engine::mmu::{MmuError, Reservation};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,7 +87,7 @@ impl UffdMmu {
         let range = part.range();
         // Elsewhere first: of a file that refuses, mmap(2) has dropped already what was in its place.
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        let place = UnplacedMapping::new(file, range.len(), flags)?;
+        let place = UnplacedMapping::new(file, 0..range.len() as u64, flags)?;
         // As any window: a child of fork has it not.
         place.advise(libc::MADV_DONTFORK)?;
         self.change(&range, |shown| {
@@ -113,11 +111,8 @@ impl UffdMmu {
         }
         // Nobody but this has it, and the mapping keeps it.
         let memory = memfd().map_err(system)?;
-        let place = UnplacedMapping::new(
-            &memory,
-            range.len(),
-            libc::MAP_PRIVATE | libc::MAP_NORESERVE,
-        )?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
+        let place = UnplacedMapping::new(&memory, 0..range.len() as u64, flags)?;
         // As windows are: see `reserve`. Not every kernel knows the first two.
         let _ = place.advise(libc::MADV_NOHUGEPAGE);
         let _ = place.advise(libc::MADV_UNMERGEABLE);
@@ -214,74 +209,6 @@ impl UffdMmu {
         here.end.store(0, Ordering::Release);
         done
     }
-}
-
-/// A mapping at an address of the kernel's choice, until it is put in its place.
-struct UnplacedMapping(Range<usize>);
-
-impl UnplacedMapping {
-    fn new(file: &Guarded, bytes: usize, flags: i32) -> Result<Self, MmuError> {
-        let start = map(file, bytes, libc::PROT_READ, flags)?;
-        Ok(Self(start..start + bytes))
-    }
-
-    /// A second mapping of what a shared mapping shows.
-    fn twin(shared: &Range<usize>) -> Result<Self, MmuError> {
-        let (from, flags) = (shared.start as *mut c_void, libc::MREMAP_MAYMOVE);
-        // SAFETY: with no old length the mapping stays, and the new one is where there was none.
-        let start = unsafe { sync::kernel_calls::mremap(from, 0, shared.len(), flags, null_mut()) };
-        match start {
-            libc::MAP_FAILED => Err(system(errno())),
-            start => Ok(Self(start as usize..start as usize + shared.len())),
-        }
-    }
-
-    fn advise(&self, advice: i32) -> Result<(), MmuError> {
-        let start = self.0.start as *mut c_void;
-        // SAFETY: advice about a mapping of this, which nobody else knows.
-        match unsafe { sync::kernel_calls::madvise(start, self.0.len(), advice) } {
-            0 => Ok(()),
-            _ => Err(system(errno())),
-        }
-    }
-
-    /// Moves it to the place of a mapping of ours, which it replaces.
-    fn put(self, to: usize) -> Result<(), MmuError> {
-        let (from, bytes) = (self.0.start as *mut c_void, self.0.len());
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        let to = to as *mut c_void;
-        // SAFETY: from the mapping of this to the place of a window that the caller has for itself.
-        match unsafe { sync::kernel_calls::mremap(from, bytes, bytes, flags, to) } {
-            libc::MAP_FAILED => Err(system(errno())),
-            _ => {
-                core::mem::forget(self);
-                Ok(())
-            }
-        }
-    }
-}
-
-impl Drop for UnplacedMapping {
-    fn drop(&mut self) {
-        // SAFETY: a mapping of this, which nobody else knows.
-        unsafe { sync::kernel_calls::munmap(self.0.start as *mut c_void, self.0.len()) };
-    }
-}
-
-/// Maps a file of the table's at an address of the kernel's choice.
-fn map(file: &Guarded, bytes: usize, protection: i32, flags: i32) -> Result<usize, MmuError> {
-    let number = file.number() as usize;
-    let (protection, flags) = (protection as usize, flags as usize);
-    let args = [0, bytes, protection, flags, number, 0];
-    // SAFETY: a new mapping.
-    unsafe { file.run(libc::SYS_mmap, args) }.map_err(system)
-}
-
-/// A file's own mapping, at an address of the kernel's choice: where it is. Not to be read there: mlockall(2) with
-/// `MCL_FUTURE` would bring all of it in.
-pub(crate) fn map_aside(file: &Guarded, bytes: usize, sharing: i32) -> Result<usize, MmuError> {
-    let flags = sharing | libc::MAP_NORESERVE;
-    map(file, bytes, libc::PROT_NONE, flags)
 }
 
 /// An empty file that is memory.

@@ -34,6 +34,7 @@ mod spare;
 #[cfg(test)]
 mod tests;
 mod this_process;
+mod unplaced;
 mod zap;
 
 pub use abi::{LOOKS, MESSAGES, Message, Offers, Poisoned, SEEN_FOR, open, register};
@@ -41,7 +42,7 @@ pub use faults::Faults;
 pub use fork::{WindowLists, close_window};
 pub use given::GivenTo;
 pub(crate) use given::{close, nothing_at};
-pub(crate) use in_place::map_aside;
 pub use mmu::UffdMmu;
 pub use present::{copy_page, copy_some};
 pub use spare::keep_no_spare_windows;
+pub(crate) use unplaced::{UnplacedMapping, map_aside};

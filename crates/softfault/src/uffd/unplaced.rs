@@ -1,0 +1,78 @@
+//! A file's own mapping at an address of the kernel's choice.
+
+use super::mmu::system;
+use crate::errno::errno;
+use crate::table::Guarded;
+use core::ops::Range;
+use core::ptr::null_mut;
+use libc::c_void;
+use softfault_engine::mmu::MmuError;
+
+/// A mapping until it is put in a window's place, or dropped.
+pub(crate) struct UnplacedMapping(Range<usize>);
+
+impl UnplacedMapping {
+    /// Maps a part of a file of the table's, to be read.
+    pub(crate) fn new(file: &Guarded, part: Range<u64>, flags: i32) -> Result<Self, MmuError> {
+        let bytes = (part.end - part.start) as usize;
+        let start = map(file, part, libc::PROT_READ, flags)?;
+        Ok(Self(start..start + bytes))
+    }
+
+    /// A second mapping of what a shared mapping shows.
+    pub(super) fn twin(shared: &Range<usize>) -> Result<Self, MmuError> {
+        let (from, flags) = (shared.start as *mut c_void, libc::MREMAP_MAYMOVE);
+        // SAFETY: with no old length the mapping stays, and the new one is where there was none.
+        let start = unsafe { sync::kernel_calls::mremap(from, 0, shared.len(), flags, null_mut()) };
+        match start {
+            libc::MAP_FAILED => Err(system(errno())),
+            start => Ok(Self(start as usize..start as usize + shared.len())),
+        }
+    }
+
+    pub(crate) fn advise(&self, advice: i32) -> Result<(), MmuError> {
+        let start = self.0.start as *mut c_void;
+        // SAFETY: advice about a mapping of this, which nobody else knows.
+        match unsafe { sync::kernel_calls::madvise(start, self.0.len(), advice) } {
+            0 => Ok(()),
+            _ => Err(system(errno())),
+        }
+    }
+
+    /// Moves it to the place of a mapping of ours, which it replaces.
+    pub(super) fn put(self, to: usize) -> Result<(), MmuError> {
+        let (from, bytes) = (self.0.start as *mut c_void, self.0.len());
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let to = to as *mut c_void;
+        // SAFETY: from the mapping of this to the place of a window that the caller has for itself.
+        match unsafe { sync::kernel_calls::mremap(from, bytes, bytes, flags, to) } {
+            libc::MAP_FAILED => Err(system(errno())),
+            _ => {
+                core::mem::forget(self);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for UnplacedMapping {
+    fn drop(&mut self) {
+        // SAFETY: a mapping of this, which nobody else knows.
+        unsafe { sync::kernel_calls::munmap(self.0.start as *mut c_void, self.0.len()) };
+    }
+}
+
+/// A file's own mapping: where it is. Not to be read there: mlockall(2) with `MCL_FUTURE` would bring all of it in.
+pub(crate) fn map_aside(file: &Guarded, bytes: usize, sharing: i32) -> Result<usize, MmuError> {
+    let flags = sharing | libc::MAP_NORESERVE;
+    map(file, 0..bytes as u64, libc::PROT_NONE, flags)
+}
+
+fn map(file: &Guarded, part: Range<u64>, protection: i32, flags: i32) -> Result<usize, MmuError> {
+    let number = file.number() as usize;
+    let bytes = (part.end - part.start) as usize;
+    let (protection, flags) = (protection as usize, flags as usize);
+    let args = [0, bytes, protection, flags, number, part.start as usize];
+    // SAFETY: a new mapping.
+    unsafe { file.run(libc::SYS_mmap, args) }.map_err(system)
+}
