@@ -6,7 +6,7 @@
 //! not, but in order, or has no room for. So
 //!
 //! - a file that the page cache has, as cachestat(2) says, is given to the kernel: when it is mapped, or
-//!   once as much as a quarter of it was read through the page cache. If the page cache has as much then, and
+//!   once a 16th of it was read through the page cache. If the page cache has enough of it then, and
 //!   there is room for the rest, the thread brings in the rest first (`store/fill.rs`);
 //! - so is one that fits there, once it was read in order for 16 MiB: both read ahead of that, and the
 //!   kernel copies nothing;

@@ -74,6 +74,9 @@ const WORTH: u64 = 8;
 /// Bytes read past the page cache before it is looked at again: each time twice as many.
 const AGAIN_BYTES: u64 = 256 << 20;
 const AGAIN_MOST: u64 = 16 << 30;
+/// Of so many bytes of a file one is read through the page cache between two looks at it, at first and in the end.
+pub(super) const FIRST_FAR: u64 = 16;
+const LAST_FAR: u64 = 4;
 
 /// How one file is read.
 #[derive(Debug)]
@@ -107,8 +110,10 @@ pub(super) struct AutoReadState {
     drains: AtomicBool,
     /// Bytes after which it looks at the page cache again.
     again: AtomicU64,
-    /// Bytes read through the page cache since as much as a quarter of the file was.
+    /// Bytes read through the page cache since it was looked at.
     through: AtomicU64,
+    /// Of so many bytes of the file one is read between two looks: 16 at first, then 8, then 4.
+    far: AtomicU64,
     /// Reasons to let the kernel serve it, not looked at yet: [`CacheProgress`] as bits.
     reached: AtomicU8,
 }
@@ -116,7 +121,7 @@ pub(super) struct AutoReadState {
 /// How far a file has been read through the page cache, as [`AutoReadState`] has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CacheProgress {
-    /// As much as a quarter of it: it may be there.
+    /// So much of it that it is to be looked at: it may be there.
     Far = 1,
     /// In order, for a while; and it fits.
     InOrder = 2,
@@ -132,17 +137,21 @@ impl AutoReadState {
             drains: AtomicBool::new(false),
             again: AtomicU64::new(AGAIN_BYTES),
             through: AtomicU64::new(0),
+            far: AtomicU64::new(FIRST_FAR),
             reached: AtomicU8::new(0),
         }
     }
 }
 
 impl AutoReadState {
-    /// Counts bytes that were read through the page cache, and notifies once in a quarter of the file.
+    /// Counts bytes that were read through the page cache, and notifies where they are many again.
     fn count_cached_read(&self, bytes: u64, policy: &ReadPolicy) {
         let through = self.through.fetch_add(bytes, Relaxed) + bytes;
-        if through >= self.size / 4 {
+        let far = self.far.load(Relaxed);
+        if through >= self.size / far {
             self.through.store(0, Relaxed);
+            // A look takes time by the pages that are there.
+            self.far.store((far / 2).max(LAST_FAR), Relaxed);
             self.notify_progress(CacheProgress::Far, policy);
         }
     }
