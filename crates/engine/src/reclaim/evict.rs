@@ -58,6 +58,15 @@ impl FolioBatch {
     }
 }
 
+/// Whether evicted pages are remembered, so that one that is read again soon is known to have been evicted too early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ghosts {
+    /// Memory was needed.
+    Left,
+    /// Their owner does not want them, as in truncate_inode_pages(): whether memory is short they do not tell.
+    None,
+}
+
 /// The result of one batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Evicted {
@@ -104,7 +113,7 @@ impl Node {
         }
         let claimed = self.settle_dirty(&mut batch, claimed, Dirty::Written);
         let claimed = self.settle_rows(&mut batch, claimed, RestOfRow::Goes);
-        let pages = self.evict_claimed(&mut batch, claimed);
+        let pages = self.evict_claimed(&mut batch, claimed, Ghosts::Left);
         if self.dirty_pages() > 0 {
             self.ring_for_cleaning();
         }
@@ -173,7 +182,7 @@ impl Node {
 
     /// Evicts the first `count` folios of the batch, none of them dirty, which the caller has
     /// locked; returns how many pages the budget got back.
-    fn evict_claimed(&self, batch: &mut FolioBatch, count: usize) -> usize {
+    fn evict_claimed(&self, batch: &mut FolioBatch, count: usize, ghosts: Ghosts) -> usize {
         let (mut ranges, mut tables) = (0, 0);
         let mut charged = 0;
         // Counted once for the batch, since all processors add to these counters.
@@ -224,12 +233,12 @@ impl Node {
                     cache.window.zapped(&folio.range(), &self.budget);
                     tables += 1;
                 }
-                if !folio.is(flag::HOLE) {
+                if !folio.is(flag::HOLE) && ghosts == Ghosts::Left {
                     self.lru.ghosts.remember(folio.range().start, folio.pages());
                 }
                 evicted += folio.pages();
             } else {
-                if self.policies.miss_accounting.remembers_unused() {
+                if self.policies.miss_accounting.remembers_unused() && ghosts == Ghosts::Left {
                     self.lru.ghosts.remember(folio.range().start, folio.pages());
                 }
                 if folio.is(flag::READAHEAD) {
@@ -294,7 +303,8 @@ impl Sweep<'_> {
     fn flush(&mut self) {
         let count = (self.node).settle_dirty(&mut self.batch, self.count, self.dirty);
         let count = (self.node).settle_rows(&mut self.batch, count, RestOfRow::Stays);
-        self.node.evict_claimed(&mut self.batch, count);
+        self.node
+            .evict_claimed(&mut self.batch, count, Ghosts::None);
         self.count = 0;
     }
 }

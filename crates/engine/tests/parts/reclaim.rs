@@ -166,6 +166,22 @@ fn many_tables_stay_in_the_budget() {
     rig.finish();
 }
 
+/// Pages that their owner threw away tell nothing of the memory there is: that they come back is no refault.
+#[test]
+fn pages_that_were_invalidated_are_not_refaulted() {
+    let rig = Rig::new(LEAST);
+    let store = TestStore::new(pages(300));
+    let (cache, start) = random(&rig, &store);
+    for _ in 0..2 {
+        (0..300).for_each(|page| check(&rig, &store, start, page));
+        cache.invalidate(cache.addresses());
+    }
+    assert_eq!(rig.node.stats.major_faults.get(), 600);
+    assert_eq!(rig.node.stats.refaults.get(), 0);
+    drop(cache);
+    rig.finish();
+}
+
 /// Pages that come back soon after they were evicted survive a scan that is
 /// larger than the budget.
 #[test]
