@@ -28,7 +28,8 @@ pub enum Advice {
     /// As [`PopulateRead`](Self::PopulateRead), for writing: the first write to each page does not wait. For
     /// writable maps.
     PopulateWrite,
-    /// A child of fork does not inherit the range. For a file that the engine serves, this applies to all its maps.
+    /// A child of fork does not inherit the range. For a file that the engine serves, the whole file and all its maps are concerned, whatever the
+    /// range: a touch in the child is SIGSEGV.
     /// For private memory of an engine it is an error: a child always has that memory.
     DontFork,
     /// A child of fork inherits the range again.

@@ -100,7 +100,8 @@
 //!   parent's engine fails with [`FaultError::Forked`].
 //!
 //!   In a child that ran no fork handlers (a bare `clone` system call) a touch of
-//!   any map raises SIGSEGV and never reads zeros. But memory that the child allocates may
+//!   any map raises SIGSEGV; it reads zeros only if another thread was in `fork` at that moment, or the
+//!   program had given `MADV_DOFORK`. And memory that the child allocates may
 //!   be placed at these addresses. `vfork`, `posix_spawn` and
 //!   [`Command`](std::process::Command) touch no map and cost nothing.
 //!

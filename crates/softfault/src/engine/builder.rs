@@ -26,13 +26,14 @@ use softfault_engine::{Clock, Mmu, PAGE_SIZE};
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// The behaviour where the process may not use userfaultfd.
+/// The behaviour where userfaultfd cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fallback {
     /// [`Builder::build`] fails, and so does a map over the default engine. The error names `softfault doctor`.
     #[default]
     Error,
-    /// `map` uses the kernel's mmap, without a budget; `stats` counts these maps.
+    /// `map` uses the kernel's mmap, without a budget; [`Stats::kernel_fallback`](crate::Stats::kernel_fallback) is true then, and nothing
+    /// is counted. Also where only [`Faults::Messages`] is not allowed, or memory or descriptors are short.
     Kernel,
 }
 
@@ -110,8 +111,9 @@ impl Builder {
         }
     }
 
-    /// The budget: the bytes that may be resident. It covers everything that the engine keeps, page
-    /// tables included. Default: a quarter of the machine's memory, or of
+    /// The budget: the bytes that may be resident. It covers pages, page tables and frames, but no
+    /// heap or stacks, not the tables of compressed swap (2 MiB for each GiB of it, and up to 6 MiB of buffers), and not the records of read-ahead
+    /// (160 KiB for each file of 512 MiB or more). Default: a quarter of the machine's memory, or of
     /// the lowest limit of its memory cgroups. The default budget follows such a limit down, and up again
     /// to its first value ([`Reads::Auto`] watches the limits). Building the engine fails if the budget is below
     /// [`MIN_MEMORY`](crate::MIN_MEMORY) (8 MiB), or above the machine's memory and swap.
@@ -151,7 +153,7 @@ impl Builder {
         self
     }
 
-    /// The behaviour where the process may not use userfaultfd.
+    /// The behaviour where userfaultfd cannot be used.
     pub fn fallback(mut self, fallback: Fallback) -> Self {
         self.fallback = fallback;
         self

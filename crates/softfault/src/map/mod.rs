@@ -124,7 +124,7 @@ impl Mmap {
     /// Where the kernel serves the map (a small file, or one in the page cache; [`Reads`](crate::Reads)), it brings the range
     /// in, and keeps nothing: a touch waits if the page was reclaimed, and raises SIGBUS if it cannot be read again, or if the
     /// file has become shorter. [`read_at`](Self::read_at) copies without signals wherever the pages are, and
-    /// [`allow_kernel_maps(false)`](crate::Builder::allow_kernel_maps) keeps the kernel from serving any file to be read.
+    /// [`allow_kernel_maps(false)`](crate::Builder::allow_kernel_maps) keeps the kernel from serving a file to be read, unless a map that the kernel serves writes to it.
     ///
     /// Up to half of the budget can be pinned. Each pin is charged for its pages, for one more page per 2 MiB, and for
     /// 32 more pages, because folios are pinned whole and may reach past both ends of the range. So a budget of

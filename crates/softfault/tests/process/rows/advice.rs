@@ -12,7 +12,7 @@ const MADV_GUARD_INSTALL: i32 = 102;
 const MADV_GUARD_REMOVE: i32 = 103;
 
 /// Advice that changes how memory is served, and not its bytes.
-const HARMLESS: [i32; 12] = [
+const HARMLESS: [i32; 10] = [
     libc::MADV_NORMAL,
     libc::MADV_RANDOM,
     libc::MADV_SEQUENTIAL,
@@ -21,8 +21,6 @@ const HARMLESS: [i32; 12] = [
     libc::MADV_PAGEOUT,
     libc::MADV_HUGEPAGE,
     libc::MADV_NOHUGEPAGE,
-    libc::MADV_MERGEABLE,
-    libc::MADV_UNMERGEABLE,
     libc::MADV_DONTDUMP,
     libc::MADV_DODUMP,
 ];
@@ -30,7 +28,7 @@ const HARMLESS: [i32; 12] = [
 pub const ROWS: &[Row] = &[
     Row {
         name: "madvise-harmless",
-        does: "`madvise` NORMAL, RANDOM, SEQUENTIAL, WILLNEED, COLD, PAGEOUT, (NO)HUGEPAGE, (UN)MERGEABLE, DONTDUMP, DODUMP",
+        does: "`madvise` NORMAL, RANDOM, SEQUENTIAL, WILLNEED, COLD, PAGEOUT, (NO)HUGEPAGE, DONTDUMP, DODUMP",
         kinds: &[Kind::File, Kind::Copy, Kind::Anon, Kind::Huge],
         verdict: Verdict::Right,
         then: "softfault does not see the call: use its own `advise`",

@@ -65,7 +65,7 @@ pub const ROWS: &[Row] = &[
         does: "`munmap` of a part of a map",
         kinds: Kind::SERVED,
         verdict: Verdict::Error,
-        then: "SIGSEGV at a touch of it, as after any `munmap`; the rest stays. A later mapping there is thrown away, as with `mmap(MAP_FIXED)`",
+        then: "SIGSEGV at a touch of it, as after any `munmap`; the rest stays. What is mapped there before the whole map is dropped may be thrown away, as with `mmap(MAP_FIXED)`",
         play: |kind| {
             let scene = Scene::new(kind);
             scene.check_all();

@@ -185,7 +185,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "prctl",
-        does: "PR_SET_DUMPABLE 0, NO_NEW_PRIVS, THP_DISABLE, PDEATHSIG, CHILD_SUBREAPER, TIMERSLACK, MEMORY_MERGE",
+        does: "PR_SET_DUMPABLE 0, NO_NEW_PRIVS, THP_DISABLE, PDEATHSIG, CHILD_SUBREAPER, TIMERSLACK",
         kinds: Kind::ALL,
         verdict: Verdict::Right,
         then: "",
@@ -198,7 +198,6 @@ pub const ROWS: &[Row] = &[
                 (libc::PR_SET_PDEATHSIG, libc::SIGKILL as usize),
                 (libc::PR_SET_CHILD_SUBREAPER, 1),
                 (libc::PR_SET_TIMERSLACK, 1),
-                (67, 1), // PR_SET_MEMORY_MERGE
             ] {
                 // SAFETY: attributes of this process.
                 unsafe { libc::prctl(option, argument, 0_usize, 0_usize, 0_usize) };
