@@ -7,7 +7,7 @@
 //!
 //! - a file that the page cache has, as cachestat(2) says, is given to the kernel: when it is mapped, or
 //!   once a 16th of it was read through the page cache. If the page cache has enough of it then, and
-//!   there is room for the rest, the thread brings in the rest first (`store/fill.rs`);
+//!   there is room for the rest, that is brought in first (`fills.rs`, `store/fill.rs`);
 //! - so is one that fits there, once it was read in order for 16 MiB: both read ahead of that, and the
 //!   kernel copies nothing;
 //! - all are taken back, and the engine's budget holds again, as soon as there is no room
@@ -17,20 +17,19 @@
 //! While the kernel serves any, the thread looks ten times a second; otherwise it sleeps until
 //! files have been read so far.
 
+use super::fills::Fills;
 use super::idle::SharedTable;
 use super::served::{Served, Server};
 use super::{Files, lock};
-use crate::store::{CacheProgress, FileStore, Fill, Filled, KernelReads, ReadPolicy};
+use crate::store::{CacheProgress, FileStore, KernelReads, ReadPolicy};
 use crate::thread::{self, Thread};
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::cache::PageCache;
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Between two looks while the kernel serves windows.
-const LOOK: Duration = Duration::from_millis(100);
-const LOOK_NS: u64 = LOOK.as_nanos() as u64;
+/// Between two looks while the kernel serves windows, or a file is being filled.
+const LOOK_NS: u64 = Duration::from_millis(100).as_nanos() as u64;
 
 /// The thread, from the first file on that the kernel may serve.
 #[derive(Default)]
@@ -45,8 +44,11 @@ struct Watcher {
 }
 
 impl Files {
-    /// Lets the kernel serve a file that was just mapped, if it is there already.
+    /// Lets the kernel serve a file that was just mapped, if it is there already, and a thread can take it back.
     pub(crate) fn consider(&self, policy: &Arc<ReadPolicy>, cache: &PageCache, served: &Served) {
+        if lock(&self.watch.thread).is_none() {
+            return;
+        }
         let Some(file) = served.shown_file() else {
             return;
         };
@@ -56,7 +58,7 @@ impl Files {
         }
     }
 
-    /// Watches the memory that there is, for a file that was just mapped.
+    /// Watches the memory that there is, for a file that is being mapped.
     pub(crate) fn watch(&self, policy: &Arc<ReadPolicy>) {
         if policy.kernel_may_serve() || policy.looks_at_the_page_cache() && policy.may_follow() {
             self.watch.start(&self.shared, policy);
@@ -116,35 +118,25 @@ impl Watch {
 /// The state of the thread between two looks.
 struct Looks<'a> {
     shared: &'a SharedTable,
-    over: &'a AtomicBool,
     reads: KernelReads,
-    /// The first of them is being filled.
-    filling: VecDeque<Filling>,
+    fills: Fills,
 }
 
-/// A file whose rest is being brought into the page cache.
-struct Filling {
-    served: Weak<Served>,
-    fill: Fill,
-}
-
-fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool) {
+fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
     // Without a table of descriptors the kernel serves none.
     let Some(reads) = KernelReads::new() else {
         return;
     };
     let mut looks = Looks {
         shared,
-        over,
         reads,
-        filling: VecDeque::new(),
+        fills: Fills::default(),
     };
     let shows = policy.kernel_may_serve();
     let mut shown = shows;
     loop {
-        if looks.filling.is_empty() {
-            policy.bell.wait(shown.then_some(LOOK_NS));
-        }
+        let looks_again = shown || !looks.fills.is_empty();
+        policy.bell.wait(looks_again.then_some(LOOK_NS));
         if over.load(Ordering::Acquire) {
             return;
         }
@@ -159,21 +151,26 @@ fn watch(shared: &SharedTable, policy: &ReadPolicy, over: &AtomicBool) {
         if !shows {
             continue;
         }
-        looks.give_up_fills(&windows, short);
-        for (cache, served) in windows {
-            shown |= looks.look_at(&cache, &served, short);
+        looks.fills.keep(|served| {
+            let is_mapped = windows.iter().any(|(_, one)| Arc::ptr_eq(one, served));
+            !short && is_mapped && served.by() == Server::Engine
+        });
+        for (cache, served) in &windows {
+            shown |= looks.look_at(cache, served, short);
+        }
+        while let Some(served) = looks.fills.go_on(policy) {
+            let filled = windows.iter().find(|(_, one)| Arc::ptr_eq(one, &served));
+            shown |= filled.is_some_and(|(cache, _)| looks.show_filled(cache, &served));
         }
     }
 }
 
 impl Looks<'_> {
-    /// Changes the server of a window, if it is to change; true if the kernel serves it then. A fill may wait for a device, and
-    /// does not keep a window whose last map is dropped meanwhile.
+    /// Changes the server of a window, if it is to change; true if the kernel serves it then.
     fn look_at(&mut self, window: &Weak<PageCache>, served: &Arc<Served>, short: bool) -> bool {
         let Some(file) = served.shown_file() else {
             return false;
         };
-        // A refused file is tried again at the next look.
         match served.by() {
             Server::Kernel if short => {
                 if let Some(cache) = self.shared.upgrade(window) {
@@ -188,64 +185,41 @@ impl Looks<'_> {
                     Some(CacheProgress::Far) => self.is_there(file, served),
                     None => false,
                 };
-                if (may || self.fill(file, served))
-                    && let Some(cache) = self.shared.upgrade(window)
-                    && served.show(&cache, true) == Ok(true)
-                {
-                    // Our own read for it was no touch of the program.
-                    self.reads.forget();
+                if may {
+                    self.show(window, served);
                 }
             }
         }
         served.by() == Server::Kernel
     }
 
-    /// True if the page cache has the file. Otherwise it is filled, if that pays.
+    /// Lets the kernel serve a window whose file has been filled; true if it does.
+    fn show_filled(&mut self, window: &Weak<PageCache>, served: &Arc<Served>) -> bool {
+        if served
+            .shown_file()
+            .is_some_and(|file| file.is_in_the_page_cache())
+        {
+            self.show(window, served);
+        }
+        served.by() == Server::Kernel
+    }
+
+    /// A file that the kernel refuses, or a window that somebody holds, is served as before.
+    fn show(&mut self, window: &Weak<PageCache>, served: &Arc<Served>) {
+        if let Some(cache) = self.shared.upgrade(window)
+            && served.show(&cache, true) == Ok(true)
+        {
+            // Our own read for it was no touch of the program.
+            self.reads.forget();
+        }
+    }
+
+    /// True if the page cache has the file. Otherwise it is to be filled, if that pays.
     fn is_there(&mut self, file: &FileStore, served: &Arc<Served>) -> bool {
-        if file.is_in_the_page_cache() {
-            return true;
+        let is_there = file.is_in_the_page_cache();
+        if !is_there && file.is_worth_filling() {
+            self.fills.add(served);
         }
-        if !self.filling.iter().any(|filling| filling.is_of(served))
-            && let Some(fill) = file.begin_fill()
-        {
-            self.filling.push_back(Filling {
-                served: Arc::downgrade(served),
-                fill,
-            });
-        }
-        false
-    }
-
-    /// Goes on to fill a file, if it is its turn, until it is time for another look; true if it is all there now.
-    fn fill(&mut self, file: &FileStore, served: &Arc<Served>) -> bool {
-        let first = self.filling.front_mut();
-        let Some(filling) = first.filter(|filling| filling.is_of(served)) else {
-            return false;
-        };
-        let begun = Instant::now();
-        let mut filled = Filled::Some;
-        while filled == Filled::Some && begun.elapsed() < LOOK && !self.over.load(Ordering::Acquire)
-        {
-            filled = file.go_on(&mut filling.fill);
-        }
-        if filled != Filled::Some {
-            self.filling.pop_front();
-        }
-        filled == Filled::All && file.is_in_the_page_cache()
-    }
-
-    /// Ends the fill of files that nobody maps any more, or that the kernel serves; and all when memory is short.
-    fn give_up_fills(&mut self, windows: &[(Weak<PageCache>, Arc<Served>)], short: bool) {
-        self.filling.retain(|filling| {
-            let mut served = windows.iter().map(|(_, served)| served);
-            let found = served.find(|served| filling.is_of(served));
-            !short && found.is_some_and(|served| served.by() == Server::Engine)
-        });
-    }
-}
-
-impl Filling {
-    fn is_of(&self, served: &Arc<Served>) -> bool {
-        self.served.as_ptr() == Arc::as_ptr(served)
+        is_there
     }
 }

@@ -307,12 +307,16 @@ impl Served {
         if self.by() == Server::Engine {
             return Ok(false);
         }
+        // Touches that began before the kernel served it have brought pages into the cache since, and could not map them: the
+        // file may have changed meanwhile. Those that are being read are waited for first, with nothing locked.
+        cache.invalidate(cache.addresses());
         let Some(mut state) = self.unheld() else {
             return Ok(false);
         };
         if state.by == Server::Engine || state.forgetting || state.writers > 0 {
             return Ok(false);
         }
+        cache.invalidate(cache.addresses());
         file.will_be_read();
         // SAFETY: it was shown; and its VMA is there as long as anybody maps it.
         unsafe { process.mmu().take_over(cache.reservation()) }?;

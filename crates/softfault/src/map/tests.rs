@@ -4,8 +4,10 @@ use super::{Mmap, MmapKind};
 use crate::MmapOptions;
 use crate::files::Look;
 use crate::{Engine, signal};
+use softfault_engine::fault::{self, FaultFlags, NeverInterrupted};
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: u64 = 4096;
@@ -126,4 +128,35 @@ fn maps_of_a_file_that_shrinks_and_grows_fit_their_windows() {
             assert!(map.len() <= map.cache().addresses().len());
         }
     });
+}
+
+/// Failed before: a touch that had begun before the kernel served the window left a page in the engine's cache, which the map showed
+/// again once the engine served it, older than what it had shown meanwhile.
+#[test]
+fn a_late_touch_leaves_no_old_bytes_behind() {
+    let engine = Engine::builder().memory(16 << 20).small_maps(0).build();
+    let engine = engine.unwrap();
+    let file = file(0);
+    file.write_all_at(&vec![b'o'; 1024 * PAGE as usize], 0).unwrap();
+    // SAFETY: changes are a part of the test.
+    let map = unsafe { engine.map(&file) }.unwrap();
+    let MmapKind::Managed(managed) = &map.kind else {
+        panic!("the engine's");
+    };
+    // It may have it already, as the page cache has the file.
+    managed.change_server(false).unwrap();
+    if !managed.change_server(true).unwrap_or(false) {
+        return softfault_skip::skipped("kernel", "the kernel may not serve the file");
+    }
+    let process = crate::process::get().unwrap();
+    {
+        let _masked = signal::masked();
+        // What the handler does for a touch of before.
+        let flags = FaultFlags::default();
+        fault::handle(process.space(), map.start, flags, &NeverInterrupted);
+    }
+    file.write_all_at(b"new", 0).unwrap();
+    assert_eq!(&map[..3], b"new", "as the kernel has it");
+    assert!(managed.change_server(false).unwrap());
+    assert_eq!(&map[..3], b"new", "by the engine");
 }

@@ -12,9 +12,11 @@
 //! POSIX_FADV_WILLNEED the pages would be single: filling and touching them takes ten times the kernel's processor time.
 
 use super::file::FileStore;
+use super::kernel_reads::apart_from_touches;
 use super::read_path::{FIRST_FAR, ReadPath};
 use crate::uffd::UnplacedMapping;
 use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::mmu::MmuError;
 
 /// Bytes brought in at a time: a huge page.
@@ -25,64 +27,75 @@ const THERE: u64 = 2 * FIRST_FAR;
 const MOST: u64 = 8 << 30;
 
 /// A file that is being brought in.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Fill {
-    /// Where the next piece begins.
-    next: u64,
-    end: u64,
+    /// Nobody wants it any more.
+    unwanted: AtomicBool,
+    /// All of it is there. Release and Acquire: the pages came before.
+    done: AtomicBool,
 }
 
-/// How a step of it went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Filled {
-    Some,
-    All,
-    /// There is no room any more, or the kernel cannot read it.
-    GivenUp,
+impl Fill {
+    /// Ends it after the piece that is under way.
+    pub(crate) fn stop(&self) {
+        self.unwanted.store(true, Ordering::Release);
+    }
+
+    /// True if it has come to its end.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
 }
 
 impl FileStore {
-    /// The fill of this file, if it is worth one: so much of it is there, and the rest fits.
-    pub(crate) fn begin_fill(&self) -> Option<Fill> {
-        let (there, bytes) = self.cached_bytes()?;
+    /// True if the rest of the file is worth to be brought in: so much of it is there, and the rest fits.
+    pub(crate) fn is_worth_filling(&self) -> bool {
+        let Some((there, bytes)) = self.cached_bytes() else {
+            return false;
+        };
         let rest = bytes.saturating_sub(there);
         // A hole would be filled with zeros.
         let is_whole = self.size().is_ok_and(|size| bytes == size);
         let is_worth_it = there >= bytes / THERE && rest <= MOST && !self.is_random();
-        let goes = is_whole && is_worth_it && self.file.keeps(rest);
-        goes.then_some(Fill {
-            next: 0,
-            end: bytes,
-        })
+        is_whole && is_worth_it && self.file.keeps(rest)
     }
 
-    /// Brings in the next piece, and waits for it.
-    pub(crate) fn go_on(&self, fill: &mut Fill) -> Filled {
-        if !self.file.keeps(PIECE) {
-            return Filled::GivenUp;
+    /// Brings the file in, and waits for the device: until all is there, nobody wants it, there is no room any more,
+    /// somebody says that it is read at random, or the kernel cannot read it.
+    pub(crate) fn bring_in(&self, fill: &Fill) {
+        let end = self.size().unwrap_or(0);
+        let mut next = 0;
+        while next < end {
+            let piece = next..end.min(next + PIECE);
+            let is_unwanted = fill.unwanted.load(Ordering::Acquire) || self.is_random();
+            if is_unwanted || !self.file.keeps(PIECE) {
+                return;
+            }
+            next = piece.end;
+            if self.bring_piece(piece).is_err() {
+                return;
+            }
         }
-        let piece = fill.next..fill.end.min(fill.next + PIECE);
-        let bytes = piece.end - piece.start;
-        if self.bring_in(piece).is_err() {
-            return Filled::GivenUp;
-        }
-        self.file.was_brought(bytes as usize);
-        fill.next += bytes;
-        match fill.next < fill.end {
-            true => Filled::Some,
-            false => Filled::All,
-        }
+        fill.done.store(true, Ordering::Release);
     }
 
-    fn bring_in(&self, piece: Range<u64>) -> Result<(), MmuError> {
+    fn bring_piece(&self, piece: Range<u64>) -> Result<(), MmuError> {
         let file = self.in_table().ok_or(MmuError::Gone)?;
+        let there = self.cached_part(piece.clone()).unwrap_or(0);
+        let missing = (piece.end - piece.start).saturating_sub(there);
+        if missing == 0 {
+            return Ok(());
+        }
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         let mapping = UnplacedMapping::new(file, piece, flags)?;
         mapping.advise(libc::MADV_DONTFORK)?;
         // A kernel without huge pages refuses, and would read `read_ahead_kb` at a time, or page by page.
         mapping.advise(libc::MADV_HUGEPAGE)?;
+        mapping.allow_reads()?;
         // An error, where a touch would be a SIGBUS.
-        mapping.advise(libc::MADV_POPULATE_READ)
+        apart_from_touches(|| mapping.advise(libc::MADV_POPULATE_READ))?;
+        self.file.was_brought(missing as usize);
+        Ok(())
     }
 }
 

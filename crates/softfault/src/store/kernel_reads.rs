@@ -12,6 +12,8 @@
 use super::reads::ReadPolicy;
 use super::room;
 use crate::table::Guarded;
+use core::sync::atomic::AtomicI64;
+use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::PAGE_SIZE;
 
 /// Waits between two looks that may be.
@@ -21,6 +23,9 @@ const PAGES: i64 = 64;
 /// Bytes read for each byte mapped, at most, and the read-ahead that is allowed in any case.
 const READ: i64 = 4;
 const AHEAD: i64 = 64 << 20;
+
+/// Waits of the threads that fill files, in all engines of the process (`fill.rs`). Relaxed: it is only counted.
+static FILL_WAITS: AtomicI64 = AtomicI64::new(0);
 
 /// Counts of the process, at the last look.
 #[derive(Debug)]
@@ -70,14 +75,22 @@ impl KernelReads {
             let mut words = text.split(|&byte| byte == b' ');
             core::str::from_utf8(words.nth(2)?).ok()?.parse().ok()
         });
-        // Those of this thread are fills (`fill.rs`), and no touches of the program.
-        let (all, own) = (usage(libc::RUSAGE_SELF), usage(libc::RUSAGE_THREAD));
+        let all = usage(libc::RUSAGE_SELF);
         Counts {
-            waits: all.ru_majflt - own.ru_majflt,
+            waits: all.ru_majflt - FILL_WAITS.load(Relaxed),
             read: all.ru_inblock * 512 - ReadPolicy::device_bytes() as i64,
             mapped: shared.unwrap_or(0),
         }
     }
+}
+
+/// Does something that waits for a device, which was no touch of the program.
+pub(super) fn apart_from_touches<T>(work: impl FnOnce() -> T) -> T {
+    let waits = || usage(libc::RUSAGE_THREAD).ru_majflt;
+    let before = waits();
+    let done = work();
+    FILL_WAITS.fetch_add(waits() - before, Relaxed);
+    done
 }
 
 fn usage(of: libc::c_int) -> libc::rusage {

@@ -42,7 +42,7 @@ mod write_queues;
 pub(crate) use descriptor::{Descriptor, Source};
 pub(crate) use errno::check;
 pub use file::FileStore;
-pub(crate) use fill::{Fill, Filled};
+pub(crate) use fill::Fill;
 pub(crate) use identity::Alignment;
 pub use identity::FileIdentity;
 pub(crate) use kept::look as look_at_kept;

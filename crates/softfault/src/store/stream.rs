@@ -37,13 +37,17 @@ struct Scan {
 }
 
 impl Streams {
-    /// A read. `Some`: the kernel's read-ahead is to be on, or off.
+    /// A read. `Some`: the kernel's read-ahead is to be on, or off. Once more for each 16 MiB of a long scan: where the kernel was to
+    /// serve it, and could not just then, it may now.
     pub(super) fn read(&self, offset: u64, bytes: u64) -> Option<bool> {
         let is_near = |scan: &&Scan| scan.end.load(Relaxed).abs_diff(offset) <= NEAR;
+        let mut goes_on = false;
         let is_long = match self.scans.iter().find(is_near) {
             Some(scan) => {
                 scan.end.fetch_max(offset + bytes, Relaxed);
-                scan.bytes.fetch_add(bytes, Relaxed) + bytes >= LONG
+                let before = scan.bytes.fetch_add(bytes, Relaxed);
+                goes_on = before / LONG != (before + bytes) / LONG;
+                before + bytes >= LONG
             }
             None => {
                 let oldest = self.oldest.fetch_add(1, Relaxed) as usize % SCANS;
@@ -59,7 +63,8 @@ impl Streams {
         self.elsewhere.store(elsewhere, Relaxed);
         let was = self.on.load(Relaxed);
         let on = is_long || was && elsewhere < ELSEWHERE;
-        (on != was && self.on.swap(on, Relaxed) != on).then_some(on)
+        let changes = on != was && self.on.swap(on, Relaxed) != on;
+        (changes || on && goes_on).then_some(on)
     }
 }
 
@@ -92,7 +97,7 @@ mod tests {
     fn the_kernel_reads_ahead_in_long_scans_only() {
         let streams = Streams::default();
         assert_eq!(scan(&streams, 0, LONG - STEP), []);
-        assert_eq!(scan(&streams, LONG - STEP, 1 << 30), [true]);
+        assert_eq!(scan(&streams, LONG - STEP, 1 << 30), [true; 64], "once each 16 MiB");
         // Elsewhere: each read is of a scan of its own.
         let far = |at: u64| at * 7919 * (4 << 20);
         let switched: Vec<_> = (100..200)
@@ -112,6 +117,7 @@ mod tests {
             on.extend(streams.read((at ^ 1) * STEP, STEP));
             on.extend(streams.read((4 << 30) + (at ^ 1) * STEP, STEP));
         }
-        assert_eq!(on, [true]);
+        assert_eq!(on, vec![true; on.len()]);
+        assert_eq!(on.len() as u64, 2 * (2000 * STEP / LONG));
     }
 }

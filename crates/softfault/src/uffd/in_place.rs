@@ -81,8 +81,8 @@ impl UffdMmu {
     /// Puts a file's own mapping in the place of a part of a window.
     ///
     /// # Safety
-    /// No page of the window is there, nobody brings one in, and none will until it is taken
-    /// over. The part is the file's pages from its first on.
+    /// The part is the file's pages from its first on, and is only read. Pages that are there go with what was in its place; none can be
+    /// mapped until it is taken over.
     pub unsafe fn show(&self, part: &Reservation, file: &Guarded) -> Result<(), MmuError> {
         let range = part.range();
         // Elsewhere first: of a file that refuses, mmap(2) has dropped already what was in its place.
@@ -90,6 +90,7 @@ impl UffdMmu {
         let place = UnplacedMapping::new(file, 0..range.len() as u64, flags)?;
         // As any window: a child of fork has it not.
         place.advise(libc::MADV_DONTFORK)?;
+        place.allow_reads()?;
         self.change(&range, |shown| {
             place.put(range.start)?;
             shown.insert(range.start);
@@ -117,6 +118,7 @@ impl UffdMmu {
         let _ = place.advise(libc::MADV_NOHUGEPAGE);
         let _ = place.advise(libc::MADV_UNMERGEABLE);
         place.advise(libc::MADV_DONTFORK)?;
+        place.allow_reads()?;
         // The way back. Where there is none, the steps are as likely to succeed as ever.
         let before = UnplacedMapping::twin(&range);
         let taken = self.change(&range, |shown| {

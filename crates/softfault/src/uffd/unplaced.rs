@@ -12,11 +12,22 @@ use softfault_engine::mmu::MmuError;
 pub(crate) struct UnplacedMapping(Range<usize>);
 
 impl UnplacedMapping {
-    /// Maps a part of a file of the table's, to be read.
+    /// Maps a part of a file of the table's, inaccessible at first: after mlockall(2) with `MCL_FUTURE` the kernel brings in at once what can
+    /// be read.
     pub(crate) fn new(file: &Guarded, part: Range<u64>, flags: i32) -> Result<Self, MmuError> {
         let bytes = (part.end - part.start) as usize;
-        let start = map(file, part, libc::PROT_READ, flags)?;
+        let start = map(file, part, flags)?;
         Ok(Self(start..start + bytes))
+    }
+
+    /// From now on it can be read. Nothing is brought in.
+    pub(crate) fn allow_reads(&self) -> Result<(), MmuError> {
+        let (start, bytes) = (self.0.start as *mut c_void, self.0.len());
+        // SAFETY: a mapping of this, which nobody else knows.
+        match unsafe { sync::kernel_calls::mprotect(start, bytes, libc::PROT_READ) } {
+            0 => Ok(()),
+            _ => Err(system(errno())),
+        }
     }
 
     /// A second mapping of what a shared mapping shows.
@@ -62,17 +73,16 @@ impl Drop for UnplacedMapping {
     }
 }
 
-/// A file's own mapping: where it is. Not to be read there: mlockall(2) with `MCL_FUTURE` would bring all of it in.
+/// A file's own mapping, inaccessible, as above: where it is.
 pub(crate) fn map_aside(file: &Guarded, bytes: usize, sharing: i32) -> Result<usize, MmuError> {
-    let flags = sharing | libc::MAP_NORESERVE;
-    map(file, 0..bytes as u64, libc::PROT_NONE, flags)
+    map(file, 0..bytes as u64, sharing | libc::MAP_NORESERVE)
 }
 
-fn map(file: &Guarded, part: Range<u64>, protection: i32, flags: i32) -> Result<usize, MmuError> {
+fn map(file: &Guarded, part: Range<u64>, flags: i32) -> Result<usize, MmuError> {
     let number = file.number() as usize;
     let bytes = (part.end - part.start) as usize;
-    let (protection, flags) = (protection as usize, flags as usize);
-    let args = [0, bytes, protection, flags, number, part.start as usize];
+    let (none, flags) = (libc::PROT_NONE as usize, flags as usize);
+    let args = [0, bytes, none, flags, number, part.start as usize];
     // SAFETY: a new mapping.
     unsafe { file.run(libc::SYS_mmap, args) }.map_err(system)
 }
