@@ -180,9 +180,10 @@ fn a_fill_is_no_touch_of_the_program() {
     if allocated < 0 || cached(&file, PAGES) > 0 || !is_asked() {
         return softfault_skip::skipped("kernel", IN_MEMORY);
     }
-    let engine = engine(Reads::Auto);
+    // Which waits are none of touches all engines of the process know.
+    let (engine, another) = (engine(Reads::Auto), engine(Reads::Auto));
     let other = numbered("beside", 1024);
-    let beside = map(&engine, &warm(&other));
+    let beside = map(&another, &warm(&other));
     let before = engine.stats().kernel;
     let map = map(&engine, &file);
     let mut pages = Random::new(1);
@@ -331,32 +332,6 @@ fn it_changes_under_readers() {
     assert!(checked.load(Ordering::Relaxed) > 0);
     let peak = engine.stats().peak_bytes;
     assert!(peak <= 16 << 20, "{peak}");
-}
-
-/// `mlockall(MCL_FUTURE)` fills new memory at once: a window that is open for a moment before it is registered would be filled with zeros.
-#[test]
-fn locked_memory_shows_no_zeros_while_it_changes() {
-    let _alone = alone();
-    let scratch = numbered("locked", 1024);
-    let file = warm(&scratch);
-    let engine = engine(Reads::Auto);
-    let map = map(&engine, &file);
-    // SAFETY: locks memory.
-    if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
-        println!("memory cannot be locked here");
-        return;
-    }
-    let _unlock = Finally(|| {
-        // SAFETY: as it was.
-        unsafe { libc::munlockall() };
-    });
-    for round in 0..40 {
-        for kernel in [false, true] {
-            // Refused where so much may not be locked: it stays as it is.
-            let _ = map.change_server(kernel);
-            (round..1024).step_by(17).for_each(|page| check(&map, page));
-        }
-    }
 }
 
 /// By either server: in a child of fork the kernel does.

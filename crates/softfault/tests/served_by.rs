@@ -5,6 +5,7 @@ mod write_scene;
 
 use child::{assert_exit, forked};
 use softfault::{Advice, Builder, Engine, OnTruncate, Reads};
+use softfault_oracle::Finally;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -95,6 +96,23 @@ fn a_lock_beside_a_pin_of_the_kernels_pages_is_the_kernels() {
     assert_eq!(map[9 * PAGE], 7);
 }
 
+/// Failed before: the kernel's mapping read around each page of a file that is read at random.
+#[test]
+fn advice_about_the_order_goes_to_the_kernel_too() {
+    let _alone = alone();
+    let file = scratch("random", PAGES);
+    let engine = builder().build().unwrap();
+    let map = read(&engine, &file.open());
+    map.change_server(false).unwrap();
+    map.advise(Advice::Random).unwrap();
+    assert!(map.change_server(true).unwrap());
+    assert!(has_flag(map.as_ptr() as usize, "rr"));
+    map.change_server(false).unwrap();
+    map.advise(Advice::Normal).unwrap();
+    assert!(map.change_server(true).unwrap());
+    assert!(!has_flag(map.as_ptr() as usize, "rr"));
+}
+
 /// Failed before: SIGSEGV in the child.
 #[test]
 fn advice_about_children_ends_with_the_map() {
@@ -151,4 +169,69 @@ fn random_is_random_in_small_windows() {
     assert!(cached(&file, PAGES) <= 3, "{}", cached(&file, PAGES));
     map.advise(Advice::Normal).unwrap();
     assert_eq!(map[190 * PAGE], 7);
+}
+
+/// `mlockall(MCL_FUTURE)` fills new memory at once: a window that is open for a moment before it is registered would be filled with zeros.
+#[test]
+fn locked_memory_shows_no_zeros_while_it_changes() {
+    let _alone = alone();
+    let file = scratch("filled", PAGES);
+    let engine = builder().build().unwrap();
+    let map = read(&engine, &file.open());
+    // SAFETY: locks memory.
+    if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+        println!("memory cannot be locked here");
+        return;
+    }
+    let _unlock = Finally(|| {
+        // SAFETY: as it was.
+        unsafe { libc::munlockall() };
+    });
+    for round in 0..40 {
+        for kernel in [false, true] {
+            // Refused where so much may not be locked: it stays as it is.
+            let _ = map.change_server(kernel);
+            assert!((round..PAGES).step_by(17).all(|page| map[page * PAGE] == 7));
+        }
+    }
+}
+
+/// And a file is not brought in as a whole within the change, which calls on the map wait for. Failed before.
+#[test]
+fn locked_memory_is_not_filled_by_a_change_of_server() {
+    let _alone = alone();
+    let scratch = scratch("cold", PAGES);
+    let file = scratch.open();
+    let engine = builder().build().unwrap();
+    let map = read(&engine, &file);
+    let _ = map.change_server(false);
+    // SAFETY: locks memory.
+    if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+        println!("memory cannot be locked here");
+        return;
+    }
+    let _unlock = Finally(|| {
+        // SAFETY: as it was.
+        unsafe { libc::munlockall() };
+    });
+    file.sync_all().unwrap();
+    // SAFETY: advice.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    if in_memory(&file, PAGES) > 0 {
+        return softfault_skip::skipped("kernel", "the temporary directory is in memory");
+    }
+    for kernel in [true, false] {
+        // Refused where so much may not be locked: it stays as it is.
+        let _ = map.change_server(kernel);
+        assert_eq!(in_memory(&file, PAGES), 0, "to the kernel: {kernel}");
+    }
+    assert_eq!(map[300 * PAGE], 7);
+}
+
+/// Pages of a file that are in the page cache, by cachestat(2), which makes no mapping; on kernels without it no pages.
+fn in_memory(file: &File, pages: usize) -> usize {
+    let (part, mut counts) = ([0_u64, (pages * PAGE) as u64], [0_u64; 5]);
+    // SAFETY: reads the one, and fills the other.
+    unsafe { libc::syscall(451, file.as_raw_fd(), &raw const part, &raw mut counts, 0) };
+    counts[0] as usize
 }

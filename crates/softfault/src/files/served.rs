@@ -23,7 +23,7 @@ use crate::kernel::KernelCount;
 use crate::process::Process;
 use crate::signal;
 use crate::store::FileStore;
-use crate::uffd::Faults;
+use crate::uffd::{Faults, FileToShow};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::cache::PageCache;
@@ -281,7 +281,7 @@ impl Served {
         if state.by == Server::Kernel || early {
             return Ok(false);
         }
-        let Some(file) = file.in_table() else {
+        let Some(file) = to_show(file) else {
             return Ok(false);
         };
         // SAFETY: a window that is only read, whose pages are the file's from the first on. No page
@@ -318,14 +318,25 @@ impl Served {
         }
         cache.invalidate(cache.addresses());
         file.will_be_read();
+        let Some(shown) = to_show(file) else {
+            return Ok(false);
+        };
         // SAFETY: it was shown; and its VMA is there as long as anybody maps it.
-        unsafe { process.mmu().take_over(cache.reservation()) }?;
+        unsafe { process.mmu().take_over(cache.reservation(), shown) }?;
         state.by = Server::Engine;
         state.not_before = Some(Instant::now() + state.pause);
         state.pause = (state.pause * 2).min(LONGEST_PAUSE);
         KernelCount::SwitchedToEngine.add(1);
         Ok(true)
     }
+}
+
+/// The file, if it is in the table.
+fn to_show(file: &FileStore) -> Option<FileToShow<'_>> {
+    Some(FileToShow {
+        file: file.in_table()?,
+        random: file.is_random(),
+    })
 }
 
 /// A shared writable map of the file, which is the kernel's.

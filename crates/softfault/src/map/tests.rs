@@ -137,7 +137,8 @@ fn a_late_touch_leaves_no_old_bytes_behind() {
     let engine = Engine::builder().memory(16 << 20).small_maps(0).build();
     let engine = engine.unwrap();
     let file = file(0);
-    file.write_all_at(&vec![b'o'; 1024 * PAGE as usize], 0).unwrap();
+    file.write_all_at(&vec![b'o'; 1024 * PAGE as usize], 0)
+        .unwrap();
     // SAFETY: changes are a part of the test.
     let map = unsafe { engine.map(&file) }.unwrap();
     let MmapKind::Managed(managed) = &map.kind else {

@@ -162,7 +162,7 @@ impl FileStore {
     }
 
     /// True if nothing is to be read that was not touched.
-    pub(super) fn is_random(&self) -> bool {
+    pub(crate) fn is_random(&self) -> bool {
         self.random.load(Relaxed)
     }
 

@@ -97,7 +97,11 @@ mod tests {
     fn the_kernel_reads_ahead_in_long_scans_only() {
         let streams = Streams::default();
         assert_eq!(scan(&streams, 0, LONG - STEP), []);
-        assert_eq!(scan(&streams, LONG - STEP, 1 << 30), [true; 64], "once each 16 MiB");
+        assert_eq!(
+            scan(&streams, LONG - STEP, 1 << 30),
+            [true; 64],
+            "once each 16 MiB"
+        );
         // Elsewhere: each read is of a scan of its own.
         let far = |at: u64| at * 7919 * (4 << 20);
         let switched: Vec<_> = (100..200)

@@ -77,20 +77,38 @@ impl InPlace {
     }
 }
 
+/// A file of the table's that the kernel maps in a window's place.
+#[derive(Clone, Copy)]
+pub struct FileToShow<'a> {
+    pub(crate) file: &'a Guarded,
+    /// It is read at random.
+    pub(crate) random: bool,
+}
+
+impl FileToShow<'_> {
+    fn map(self, bytes: usize) -> Result<UnplacedMapping, MmuError> {
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        let place = UnplacedMapping::new(self.file, 0..bytes as u64, flags)?;
+        // As any window: a child of fork has it not.
+        place.advise(libc::MADV_DONTFORK)?;
+        if self.random {
+            place.advise(libc::MADV_RANDOM)?;
+        }
+        place.allow_reads()?;
+        Ok(place)
+    }
+}
+
 impl UffdMmu {
     /// Puts a file's own mapping in the place of a part of a window.
     ///
     /// # Safety
     /// The part is the file's pages from its first on, and is only read. Pages that are there go with what was in its place; none can be
     /// mapped until it is taken over.
-    pub unsafe fn show(&self, part: &Reservation, file: &Guarded) -> Result<(), MmuError> {
+    pub unsafe fn show(&self, part: &Reservation, file: FileToShow<'_>) -> Result<(), MmuError> {
         let range = part.range();
         // Elsewhere first: of a file that refuses, mmap(2) has dropped already what was in its place.
-        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        let place = UnplacedMapping::new(file, 0..range.len() as u64, flags)?;
-        // As any window: a child of fork has it not.
-        place.advise(libc::MADV_DONTFORK)?;
-        place.allow_reads()?;
+        let place = file.map(range.len())?;
         self.change(&range, |shown| {
             place.put(range.start)?;
             shown.insert(range.start);
@@ -103,8 +121,12 @@ impl UffdMmu {
     /// After an error the mapping is as it was. Only where it cannot be put back a touch is an error.
     ///
     /// # Safety
-    /// `part` was shown; the space has a mapping for it, so that faults are served.
-    pub unsafe fn take_over(&self, part: &Reservation) -> Result<(), MmuError> {
+    /// `part` was shown, of this file; the space has a mapping for it, so that faults are served.
+    pub unsafe fn take_over(
+        &self,
+        part: &Reservation,
+        file: FileToShow<'_>,
+    ) -> Result<(), MmuError> {
         let range = part.range();
         // The last step would end in SIGXFSZ, and its window could not be served.
         if file_size_limit() < range.len() as u64 {
@@ -120,7 +142,7 @@ impl UffdMmu {
         place.advise(libc::MADV_DONTFORK)?;
         place.allow_reads()?;
         // The way back. Where there is none, the steps are as likely to succeed as ever.
-        let before = UnplacedMapping::twin(&range);
+        let before = file.map(range.len());
         let taken = self.change(&range, |shown| {
             place.put(range.start)?;
             shown.remove(&range.start);

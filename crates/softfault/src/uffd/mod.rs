@@ -42,6 +42,7 @@ pub use faults::Faults;
 pub use fork::{WindowLists, close_window};
 pub use given::GivenTo;
 pub(crate) use given::{close, nothing_at};
+pub use in_place::FileToShow;
 pub use mmu::UffdMmu;
 pub use present::{copy_page, copy_some};
 pub use spare::keep_no_spare_windows;

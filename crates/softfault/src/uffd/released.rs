@@ -4,13 +4,11 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The last ranges of a kind.
-#[derive(Default)]
 pub struct Released {
     slots: [ReleasedSlot; SLOTS],
     next: AtomicUsize,
 }
 
-#[derive(Default)]
 struct ReleasedSlot {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -18,10 +16,30 @@ struct ReleasedSlot {
     repeated: AtomicUsize,
 }
 
-/// Ranges that are remembered.
-const SLOTS: usize = 32;
+/// Ranges that are remembered. A thread whose touch was a fault may not run for a while, before its handler's first line, and a program
+/// may map many files meanwhile, each of which changes as it is given to the kernel.
+const SLOTS: usize = 512;
 /// Touches repeated for one range: far more than there are late faults.
 const REPEATS: usize = 4096;
+
+impl ReleasedSlot {
+    const fn empty() -> Self {
+        Self {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            repeated: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Default for Released {
+    fn default() -> Self {
+        Self {
+            slots: [const { ReleasedSlot::empty() }; SLOTS],
+            next: AtomicUsize::new(0),
+        }
+    }
+}
 
 impl Released {
     /// It is one of them.

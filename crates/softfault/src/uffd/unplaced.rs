@@ -4,7 +4,6 @@ use super::mmu::system;
 use crate::errno::errno;
 use crate::table::Guarded;
 use core::ops::Range;
-use core::ptr::null_mut;
 use libc::c_void;
 use softfault_engine::mmu::MmuError;
 
@@ -27,17 +26,6 @@ impl UnplacedMapping {
         match unsafe { sync::kernel_calls::mprotect(start, bytes, libc::PROT_READ) } {
             0 => Ok(()),
             _ => Err(system(errno())),
-        }
-    }
-
-    /// A second mapping of what a shared mapping shows.
-    pub(super) fn twin(shared: &Range<usize>) -> Result<Self, MmuError> {
-        let (from, flags) = (shared.start as *mut c_void, libc::MREMAP_MAYMOVE);
-        // SAFETY: with no old length the mapping stays, and the new one is where there was none.
-        let start = unsafe { sync::kernel_calls::mremap(from, 0, shared.len(), flags, null_mut()) };
-        match start {
-            libc::MAP_FAILED => Err(system(errno())),
-            start => Ok(Self(start as usize..start as usize + shared.len())),
         }
     }
 

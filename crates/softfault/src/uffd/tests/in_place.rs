@@ -3,8 +3,8 @@
 use super::served::serve;
 use super::{page, real, resident_kb};
 use crate::table::Guarded;
-use crate::uffd::UffdMmu;
 use crate::uffd::in_place::REFUSED;
+use crate::uffd::{FileToShow, UffdMmu};
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -70,6 +70,13 @@ fn is_right(window: &Reservation, at: usize) -> bool {
     read(0) == byte(at) && read(PAGE_SIZE - 1) == byte(at)
 }
 
+fn shown(file: &Guarded) -> FileToShow<'_> {
+    FileToShow {
+        file,
+        random: false,
+    }
+}
+
 #[test]
 fn readers_see_the_file_under_either_server() {
     let (mmu, file) = (Arc::new(real()), file("in-place"));
@@ -92,11 +99,11 @@ fn readers_see_the_file_under_either_server() {
             mmu.zap(from_ref(&window.range()));
             // SAFETY: the readers bring pages in until the mapping is there, which is in the place of
             // the window from one moment to the next: those are lost, and nobody counts them here.
-            unsafe { mmu.show(&window, &file) }.unwrap();
+            unsafe { mmu.show(&window, shown(&file)) }.unwrap();
             assert!(mmu.is_shown(window.addr));
             assert!(is_right(&window, round % PAGES));
             // SAFETY: shown above; the handler serves it.
-            unsafe { mmu.take_over(&window) }.unwrap();
+            unsafe { mmu.take_over(&window, shown(&file)) }.unwrap();
             assert!(!mmu.is_shown(window.addr));
             assert!(is_right(&window, (round + 9) % PAGES));
         }
@@ -120,7 +127,7 @@ fn a_file_that_refuses_leaves_the_window() {
     let window = served(&mmu);
     assert!(is_right(&window, 3));
     // SAFETY: nobody touches it meanwhile.
-    let shown = unsafe { mmu.show(&window, &socket) };
+    let shown = unsafe { mmu.show(&window, shown(&socket)) };
     assert_eq!(shown, Err(MmuError::System(libc::ENODEV)));
     assert!(!mmu.is_shown(window.addr));
     assert!((0..PAGES).all(|at| is_right(&window, at)));
@@ -132,18 +139,18 @@ fn a_place_that_cannot_be_taken_over_shows_the_file() {
     let (mmu, file) = (Arc::new(real()), file("not-taken-over"));
     let window = served(&mmu);
     // SAFETY: nobody touches it.
-    unsafe { mmu.show(&window, &file) }.unwrap();
+    unsafe { mmu.show(&window, shown(&file)) }.unwrap();
     for _ in 0..2 {
         REFUSED.set(true);
         // SAFETY: shown above.
-        let taken = unsafe { mmu.take_over(&window) };
+        let taken = unsafe { mmu.take_over(&window, shown(&file)) };
         REFUSED.set(false);
         assert_eq!(taken, Err(MmuError::NoMemory));
         assert!(mmu.is_shown(window.addr));
         assert!((0..PAGES).all(|at| is_right(&window, at)));
     }
     // SAFETY: shown still; the handler serves it.
-    unsafe { mmu.take_over(&window) }.unwrap();
+    unsafe { mmu.take_over(&window, shown(&file)) }.unwrap();
     assert!(!mmu.is_shown(window.addr));
     assert!((0..PAGES).all(|at| is_right(&window, at)));
 }
@@ -153,9 +160,9 @@ fn memory_taken_over_is_a_window() {
     let (mmu, file) = (Arc::new(real()), file("taken-over"));
     let window = served(&mmu);
     // SAFETY: nobody touches it.
-    unsafe { mmu.show(&window, &file) }.unwrap();
+    unsafe { mmu.show(&window, shown(&file)) }.unwrap();
     // SAFETY: shown above.
-    unsafe { mmu.take_over(&window) }.unwrap();
+    unsafe { mmu.take_over(&window, shown(&file)) }.unwrap();
     assert_eq!(resident_kb(&window), 0, "nothing of the file is left");
     for at in 0..PAGES {
         assert!(is_right(&window, at));
@@ -182,7 +189,7 @@ fn a_window_freed_beside_a_mapping_is_no_spare() {
     let (mmu, file) = (Arc::new(real()), file("goes"));
     let window = served(&mmu);
     // SAFETY: nobody touches it.
-    unsafe { mmu.show(&window, &file) }.unwrap();
+    unsafe { mmu.show(&window, shown(&file)) }.unwrap();
     let start = window.addr;
     mmu.release(window);
     assert!(!mmu.is_shown(start));
