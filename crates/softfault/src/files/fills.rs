@@ -45,7 +45,7 @@ impl Fills {
                 Some(fill) => Arc::get_mut(fill).is_none(),
                 None => file.is_some_and(|file| {
                     let fill = first.fill.insert(Arc::default()).clone();
-                    start(file.clone(), fill, policy.clone()).is_ok()
+                    start(Arc::downgrade(file), fill, policy.clone()).is_ok()
                 }),
             };
             if has_thread {
@@ -72,10 +72,10 @@ impl Fills {
 }
 
 /// Starts the thread that brings a file in, and rings when it has ended.
-fn start(file: Arc<FileStore>, fill: Arc<Fill>, policy: Arc<ReadPolicy>) -> io::Result<Thread> {
+fn start(file: Weak<FileStore>, fill: Arc<Fill>, policy: Arc<ReadPolicy>) -> io::Result<Thread> {
     let bring_in = move || {
-        file.bring_in(&fill);
-        drop((file, fill));
+        FileStore::bring_in(&file, &fill);
+        drop(fill);
         policy.bell.ring();
     };
     thread::start(c"softfault-fill", thread::STACK, bring_in)

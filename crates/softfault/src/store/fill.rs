@@ -18,6 +18,7 @@ use crate::uffd::UnplacedMapping;
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::mmu::MmuError;
+use std::sync::Weak;
 
 /// Bytes brought in at a time: a huge page.
 const PIECE: u64 = 2 << 20;
@@ -60,23 +61,25 @@ impl FileStore {
         is_whole && is_worth_it && self.file.keeps(rest)
     }
 
-    /// Brings the file in, and waits for the device: until all is there, nobody wants it, there is no room any more,
-    /// somebody says that it is read at random, or the kernel cannot read it.
-    pub(crate) fn bring_in(&self, fill: &Fill) {
-        let end = self.size().unwrap_or(0);
+    /// Brings a file in, and waits for the device: until all is there, nobody wants it or has the file, there is no room any more,
+    /// somebody says that it is read at random, or the kernel cannot read it. The file may be closed between two pieces.
+    pub(crate) fn bring_in(file: &Weak<Self>, fill: &Fill) {
         let mut next = 0;
-        while next < end {
-            let piece = next..end.min(next + PIECE);
-            let is_unwanted = fill.unwanted.load(Ordering::Acquire) || self.is_random();
-            if is_unwanted || !self.file.keeps(PIECE) {
+        while let Some(file) = file.upgrade() {
+            let end = file.size().unwrap_or(0);
+            if next >= end {
+                return fill.done.store(true, Ordering::Release);
+            }
+            let is_unwanted = fill.unwanted.load(Ordering::Acquire) || file.is_random();
+            if is_unwanted || !file.file.keeps(PIECE) {
                 return;
             }
+            let piece = next..end.min(next + PIECE);
             next = piece.end;
-            if self.bring_piece(piece).is_err() {
+            if file.bring_piece(piece).is_err() {
                 return;
             }
         }
-        fill.done.store(true, Ordering::Release);
     }
 
     fn bring_piece(&self, piece: Range<u64>) -> Result<(), MmuError> {
