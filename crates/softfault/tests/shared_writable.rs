@@ -10,7 +10,8 @@ use softfault::{
 };
 use softfault_oracle::Random;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Duration;
 use write_scene::{PAGE, Scratch, alone, byte, read};
 
@@ -338,6 +339,49 @@ fn behind_the_end_is_an_error() {
         refused.unwrap_err().kind(),
         std::io::ErrorKind::PermissionDenied
     );
+}
+
+/// Failed before: each page was brought in as a write would, so that all holes got blocks and the whole file was written.
+#[test]
+fn a_populated_map_writes_to_no_page() {
+    let _alone = alone();
+    let scratch = Scratch::of("sparse", &[]);
+    let file = scratch.open();
+    file.set_len((PAGES * PAGE) as u64).unwrap();
+    let state = || {
+        let now = file.metadata().unwrap();
+        (now.blocks(), (now.mtime(), now.mtime_nsec()))
+    };
+    let before = state();
+    // The time of a write is no finer than the kernel's tick.
+    std::thread::sleep(Duration::from_millis(50));
+    for coherence in [Coherence::Kernel, Coherence::Engine] {
+        let engine = Engine::builder().memory(16 << 20).coherence(coherence);
+        let engine = engine.small_maps(0).build().unwrap();
+        // SAFETY: nobody else has the file.
+        let map = unsafe { MmapOptions::new().populate().map_mut_in(&engine, &file) }.unwrap();
+        assert_eq!(map.is_managed(), coherence == Coherence::Engine);
+        if !is_on_tmpfs(&file) {
+            assert_eq!(state(), before, "{coherence:?}");
+        }
+        let mut there = [0_u8; PAGES];
+        if coherence == Coherence::Kernel {
+            let start = map.as_ptr() as *mut libc::c_void;
+            // SAFETY: a byte for each page of the map.
+            let asked = unsafe { libc::mincore(start, map.len(), there.as_mut_ptr()) };
+            assert_eq!((asked, there), (0, [1; PAGES]), "all pages are in memory");
+        }
+    }
+}
+
+/// There a page that is read has memory of the file, its block, from then on.
+fn is_on_tmpfs(file: &File) -> bool {
+    // SAFETY: fills the structure.
+    unsafe {
+        let mut system: libc::statfs = core::mem::zeroed();
+        assert_eq!(libc::fstatfs(file.as_raw_fd(), &mut system), 0);
+        system.f_type == libc::TMPFS_MAGIC
+    }
 }
 
 /// A store into a hole for which the disk has no block is SIGBUS; by a call it is an error.

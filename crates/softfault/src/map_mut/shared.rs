@@ -6,6 +6,7 @@
 
 use super::{MmapMut, MmapMutKind};
 use crate::engine::EngineInner;
+use crate::file_map::populate_by_kernel;
 use crate::files::Look;
 use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
@@ -83,8 +84,9 @@ impl MmapOptions {
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);
         if self.populate {
-            // Advice, as in mmap(2).
-            let _ = map.populate(..);
+            // Advice, as in mmap(2). As reads would, which is what MAP_POPULATE does with a shared mapping: writes would make the whole
+            // file dirty, and fill its holes.
+            let _ = populate_by_kernel(&map.addresses(0..len)?, false);
         }
         Ok(map)
     }
