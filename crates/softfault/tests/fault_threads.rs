@@ -5,7 +5,7 @@ mod child;
 mod files;
 
 use child::{forked, start, wait};
-use files::{byte_at, check, made_file, map};
+use files::{allow_numbers, byte_at, check, made_file, map, use_up_numbers};
 use softfault::{Engine, Fallback, Faults, Mmap, Swap};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::store::{Store, StoreError};
@@ -297,6 +297,8 @@ fn errors_become_sigbus() {
         for ends in [
             "default",
             "blocked",
+            "blocked, and no number is left",
+            "blocked, and none is allowed",
             "ignored",
             "returns for ever",
             "truncated",
@@ -318,6 +320,24 @@ fn errors_become_sigbus() {
         "blocked" => {
             block(&[libc::SIGBUS], libc::SIG_BLOCK);
             let (_, map) = failing();
+            touch(&map);
+        }
+        // Failed before: with no number for the file that tells it, the signal counted as not blocked, and the touch was made for ever.
+        "blocked, and no number is left" => {
+            block(&[libc::SIGBUS], libc::SIG_BLOCK);
+            let file = made_file("no-number", 16 * PAGE_SIZE);
+            let engine = engine();
+            let map = map(&engine, &file);
+            check(&map, 0);
+            engine.truncate(&file, PAGE_SIZE as u64).unwrap();
+            use_up_numbers();
+            touch(&map);
+        }
+        // Failed before: the touch was made for ever, as nothing told that the signal is blocked.
+        "blocked, and none is allowed" => {
+            block(&[libc::SIGBUS], libc::SIG_BLOCK);
+            let (_, map) = failing();
+            allow_numbers(0);
             touch(&map);
         }
         "ignored" => {

@@ -4,7 +4,7 @@
 mod child;
 mod files;
 
-use files::{byte_at, check, made_file};
+use files::{byte_at, check, made_file, use_up_numbers};
 use softfault::{
     Advice, Engine, Faults, KernelMapping, Mmap, MmapMut, MmapOptions, Reads, Swap, UncheckedAdvice,
 };
@@ -256,6 +256,53 @@ static SIGNALS: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn count(_: i32) {
     SIGNALS.fetch_add(1, SeqCst);
+}
+
+/// A store whose pages cannot be read until a handler has run.
+struct Cured;
+
+static IS_CURED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn cure(_: i32) {
+    if IS_CURED.swap(true, SeqCst) {
+        // SAFETY: ends the process, to which the kernel refuses the page again.
+        unsafe { libc::_exit(3) };
+    }
+}
+
+impl Store for Cured {
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok(1 << 20)
+    }
+
+    unsafe fn read(&self, _: u64, buffer: *mut u8, bytes: usize) -> Result<usize, StoreError> {
+        if !IS_CURED.load(SeqCst) {
+            return Err(StoreError::Io(libc::EIO));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { buffer.write_bytes(7, bytes) };
+        Ok(bytes)
+    }
+}
+
+/// Failed before: with no number for the file that tells it, the touch counted as one in a system call, and the kernel refused the page
+/// for good.
+#[test]
+fn a_touch_that_fails_while_no_number_is_left_is_no_system_call() {
+    alone(
+        "a_touch_that_fails_while_no_number_is_left_is_no_system_call",
+        || {
+            let Some(engine) = engine(Faults::Messages) else {
+                return;
+            };
+            // SAFETY: what it answers stays the same.
+            let map = unsafe { engine.map_store(Arc::new(Cured)) }.unwrap();
+            // SAFETY: a function that suits the signal.
+            unsafe { libc::signal(libc::SIGBUS, cure as *const () as usize) };
+            use_up_numbers();
+            assert_eq!(map[5 * PAGE_SIZE], 7);
+        },
+    );
 }
 
 #[test]

@@ -29,6 +29,8 @@ struct LastMessage {
     raised: bool,
     /// The one before it was.
     after_raise: bool,
+    /// How often SIGBUS was the answer since the thread has touched this page, and nothing else.
+    raises: u32,
     /// It is being served.
     served: bool,
     /// The thread, the page that it touched, and the descriptor of the message.
@@ -67,8 +69,10 @@ impl LastMessages {
         if last.served && last.of == of {
             return None;
         }
+        let same_page = (last.of.0, last.of.1) == (thread, page);
         *last = LastMessage {
             number,
+            raises: if same_page { last.raises } else { 0 },
             raised: false,
             after_raise: last.raised,
             served: true,
@@ -87,13 +91,16 @@ impl LastMessages {
         }
     }
 
-    /// Answers a message whose touch has failed: calls `raise`, or leaves it to the next touch.
-    pub(super) fn refuse(&self, thread: u32, number: u64, raise: impl FnOnce()) {
+    /// Answers a message whose touch has failed: calls `raise`, or leaves it to the next touch. `raise` gets how often that was the answer
+    /// before, while the thread has touched this page and no other.
+    pub(super) fn refuse(&self, thread: u32, number: u64, raise: impl FnOnce(u32)) {
         let mut inner = self.lock();
         let last = &mut inner.last[thread as usize % PLACES];
         if last.number == number && !last.after_raise {
             last.raised = true;
-            raise();
+            let before = last.raises;
+            last.raises = before.saturating_add(1);
+            raise(before);
         }
     }
 }
@@ -111,8 +118,29 @@ mod tests {
 
     fn raises(asked: &LastMessages, thread: u32, number: u64) -> bool {
         let mut raised = false;
-        asked.refuse(thread, number, || raised = true);
+        asked.refuse(thread, number, |_| raised = true);
         raised
+    }
+
+    /// How often SIGBUS was the answer before, if it is now.
+    fn raises_before(asked: &LastMessages, thread: u32, page: usize) -> Option<u32> {
+        let mut before = None;
+        let number = asked.note(thread, page, 0).unwrap();
+        asked.refuse(thread, number, |raises| before = Some(raises));
+        asked.end(thread, number);
+        before
+    }
+
+    #[test]
+    fn answers_for_one_page_are_counted() {
+        let asked = LastMessages::new();
+        for before in 0..3 {
+            assert_eq!(raises_before(&asked, 7, 4096), Some(before));
+            assert_eq!(raises_before(&asked, 7, 4096), None);
+        }
+        assert_eq!(raises_before(&asked, 7, 8192), Some(0), "another page");
+        assert_eq!(raises_before(&asked, 7, 4096), None);
+        assert_eq!(raises_before(&asked, 7, 4096), Some(0));
     }
 
     #[test]

@@ -259,13 +259,13 @@ impl ServingThreads {
         };
         if !served {
             let mut poisoned = Poisoned::No;
-            let refuse = || {
+            let refuse = |before| {
                 // Of a system call, which no signal ends: it answers EFAULT.
                 if process.faults() == Faults::Messages && raise::may_be_in_call(thread) {
                     poisoned = process.mmu().poison(addr);
                 }
                 if poisoned == Poisoned::No {
-                    raise::raise(thread, addr);
+                    raise::raise(thread, addr, before);
                 }
             };
             self.asked.refuse(thread, number, refuse);

@@ -1,6 +1,8 @@
 //! A SIGBUS in a thread whose touch has failed, as the kernel would have it.
 
 use crate::signal::kernel;
+use crate::table;
+use core::ffi::CStr;
 use libc::{c_int, c_long};
 use std::io::Write;
 
@@ -26,11 +28,17 @@ pub(super) fn this_thread() -> u32 {
     unsafe { sync::system_call!(libc::SYS_gettid) as u32 }
 }
 
+/// How often it is raised in a thread for one page where nobody tells which signals the thread blocks. One that has touched the page again
+/// each time has a handler that means it, or blocks the signal.
+const MOST_UNKNOWN: u32 = 10_000;
+
 /// Raises SIGBUS in a thread that sleeps in its touch of `addr`, or did so a moment ago. It ends the process
-/// where the thread blocks the signal or the process ignores it, as a fault's does.
-pub(super) fn raise(thread: u32, addr: usize) {
+/// where the thread blocks the signal or the process ignores it, as a fault's does. `before`: how often it was raised there for the same
+/// page, and that page was all that it touched since.
+pub(super) fn raise(thread: u32, addr: usize, before: u32) {
     let process = std::process::id();
-    if queue(process, thread, addr) {
+    let blocks = |thread| blocks(thread).unwrap_or(before >= MOST_UNKNOWN);
+    if queue(process, thread, addr, blocks) {
         return;
     }
     // A child that shares our memory (vfork), or a thread that has ended.
@@ -46,7 +54,7 @@ pub(super) fn raise(thread: u32, addr: usize) {
 }
 
 /// Raises it in a thread of this process; `false` if there is no such thread.
-fn queue(process: u32, thread: u32, addr: usize) -> bool {
+fn queue(process: u32, thread: u32, addr: usize, blocks: impl Fn(u32) -> bool) -> bool {
     // SAFETY: sends nothing.
     let there = unsafe { sync::system_call!(libc::SYS_tgkill, process, thread, 0) == 0 };
     if !there {
@@ -93,12 +101,12 @@ pub(super) fn may_be_in_call(thread: u32) -> bool {
     true
 }
 
-/// True if the thread blocks SIGBUS; false where `/proc` does not say.
-fn blocks(thread: u32) -> bool {
+/// True if the thread blocks SIGBUS; `None` where `/proc` does not say.
+fn blocks(thread: u32) -> Option<bool> {
     // Not `status`, which says it after the groups, as many as there are.
     let mut text = [0_u8; 1024];
-    let mask = of_thread(thread, "stat", &mut text).and_then(blocked_signals);
-    mask.is_some_and(|mask| mask >> (libc::SIGBUS - 1) & 1 == 1)
+    let mask = of_thread(thread, "stat", &mut text).and_then(blocked_signals)?;
+    Some(mask >> (libc::SIGBUS - 1) & 1 == 1)
 }
 
 /// The field `blocked` of a thread's `stat`, see proc_pid_stat(5): the first 31 signals, a bit each.
@@ -115,10 +123,16 @@ fn of_thread<'a>(thread: u32, file: &str, text: &'a mut [u8]) -> Option<&'a [u8]
     let mut path = [0_u8; 48];
     // No heap: that may be in a map of ours.
     write!(&mut path[..47], "/proc/{thread}/{file}").ok()?;
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    // By the table: the program may have used up its numbers.
+    if let Ok(bytes) = table::read_file(path, text) {
+        return text.get(..bytes);
+    }
+    // There is none, or it has other rights.
     // Bare calls: the program may close a number that it does not know, and whose owner relies on it.
     // SAFETY: a path that ends in zero, and room for the read bytes.
     let bytes = unsafe {
-        let fd = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if fd < 0 {
             return None;
         }
@@ -126,7 +140,7 @@ fn of_thread<'a>(thread: u32, file: &str, text: &'a mut [u8]) -> Option<&'a [u8]
         libc::close(fd);
         bytes
     };
-    text.get(..usize::try_from(bytes).unwrap_or(0))
+    text.get(..usize::try_from(bytes).ok()?)
 }
 
 /// Ends the process by SIGBUS, without the program's handler.
@@ -179,6 +193,6 @@ mod tests {
             }
             (before, blocks(this_thread()))
         });
-        assert_eq!(thread.join().unwrap(), (false, true));
+        assert_eq!(thread.join().unwrap(), (Some(false), Some(true)));
     }
 }

@@ -43,6 +43,7 @@ mod identity;
 pub(crate) mod in_child;
 mod known;
 mod raw;
+mod read_file;
 mod sent;
 mod server;
 #[cfg(test)]
@@ -52,6 +53,7 @@ mod working;
 pub(crate) use guarded::Guarded;
 pub(crate) use identity::{Identity, close_if, identity_of};
 pub(crate) use known::fork_child;
+pub(crate) use read_file::read_file;
 pub(crate) use working::Working;
 
 /// Lets several calls run in the table at a time, where some wait for a disk.
@@ -81,7 +83,7 @@ pub(crate) fn requests() -> u32 {
 
 /// True if there is a table here.
 pub(crate) fn is_there() -> bool {
-    server::DescriptorTable::is_there()
+    server::DescriptorTable::there().is_some()
 }
 
 /// A system call in the calling thread, past the C library.

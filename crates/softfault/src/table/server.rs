@@ -187,9 +187,11 @@ impl DescriptorTable {
         Self::here().filter(is).ok_or(libc::EBADF)
     }
 
-    /// True if this process has one.
-    pub(super) fn is_there() -> bool {
-        Self::here().is_some_and(|table| table.generation() != 0)
+    /// This process's, if it has one.
+    pub(super) fn there() -> Option<&'static Self> {
+        // Acquire pairs with the Release in `start`.
+        let is = |table: &&Self| table.generation.load(Ordering::Acquire) != 0;
+        Self::here().filter(is)
     }
 
     pub(super) fn generation(&self) -> u32 {

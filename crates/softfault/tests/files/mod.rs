@@ -97,3 +97,20 @@ pub fn soft_engine(memory: usize) -> SoftEngine {
     let builder = Engine::builder().allow_kernel_maps(false);
     builder.memory(memory).build_soft().unwrap()
 }
+
+/// Lets the process have no new descriptor whose number is `most` or more.
+pub fn allow_numbers(most: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: most,
+        rlim_max: most,
+    };
+    // SAFETY: of numbers that are opened from now on.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+}
+
+/// Takes all the numbers that the process may have.
+pub fn use_up_numbers() {
+    allow_numbers(64);
+    // SAFETY: makes numbers that nobody uses.
+    while unsafe { libc::dup(0) } >= 0 {}
+}
