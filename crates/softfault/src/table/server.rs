@@ -142,14 +142,13 @@ impl DescriptorTable {
             return Ok(table);
         }
         let bytes = size_of::<Self>().next_multiple_of(PAGE_SIZE);
-        let fresh = map(bytes, libc::PROT_READ | libc::PROT_WRITE)?;
-        advise(fresh, bytes, libc::MADV_WIPEONFORK)?;
+        let fresh = Fresh::new(bytes, libc::PROT_READ | libc::PROT_WRITE)?;
+        fresh.advise(libc::MADV_WIPEONFORK)?;
         let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
         let null = core::ptr::null_mut();
-        let placed = TABLE.compare_exchange(null, fresh as *mut Self, set, failed);
-        if placed.is_err() {
-            // SAFETY: just mapped, and nobody knows it.
-            unsafe { raw::call(libc::SYS_munmap, &[fresh, bytes, 0, 0, 0, 0]) };
+        let placed = TABLE.compare_exchange(null, fresh.start as *mut Self, set, failed);
+        if placed.is_ok() {
+            fresh.keep();
         }
         Self::here().ok_or(libc::ENOMEM)
     }
@@ -218,8 +217,10 @@ impl DescriptorTable {
         let argument = core::ptr::from_ref(server) as usize;
         // SAFETY: a new stack; `serve` uses no thread-local storage; the servers are
         // there for ever.
-        let id = unsafe { raw::thread(stack, serve, argument, server.id.as_ptr() as usize) };
+        let id = unsafe { raw::thread(stack.end(), serve, argument, server.id.as_ptr() as usize) };
+        // Not remembered: another thread may be under no filter (seccomp) that refuses it.
         raw::answered(id)?;
+        stack.keep();
         // It does not inherit a single descriptor: none has to be closed, which programs
         // and devices could notice.
         const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
@@ -249,7 +250,11 @@ impl DescriptorTable {
             let argument = core::ptr::from_ref(server) as usize;
             let id = server.id.as_ptr() as usize;
             // SAFETY: as for the first one.
-            let made = unsafe { self.run(START, &[stack, argument, id, 0, 0, 0]) };
+            let made = unsafe { self.run(START, &[stack.end(), argument, id, 0, 0, 0]) };
+            // The server that was to start it may have ended when it had.
+            if made.is_ok() || server.is_alive() {
+                stack.keep();
+            }
             if made.is_err() {
                 return;
             }
@@ -488,30 +493,54 @@ unsafe fn in_a_row(first: *mut ServerCall, count: usize) -> isize {
     0
 }
 
-/// A new stack: its end.
-fn stack() -> Result<usize, i32> {
-    let bytes = PAGE_SIZE + STACK;
-    let start = map(bytes, libc::PROT_NONE)?;
+/// A new stack.
+fn stack() -> Result<Fresh, i32> {
+    let fresh = Fresh::new(PAGE_SIZE + STACK, libc::PROT_NONE)?;
     let writable = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     // SAFETY: a part of the range that was just mapped.
     let allowed = unsafe {
-        let args = [start + PAGE_SIZE, STACK, writable, 0, 0, 0];
+        let args = [fresh.start + PAGE_SIZE, STACK, writable, 0, 0, 0];
         raw::call(libc::SYS_mprotect, &args)
     };
     raw::answered(allowed)?;
-    advise(start, bytes, libc::MADV_DONTFORK)?;
-    Ok(start + bytes)
+    fresh.advise(libc::MADV_DONTFORK)?;
+    Ok(fresh)
 }
 
-fn map(bytes: usize, protection: i32) -> Result<usize, i32> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let args = [0, bytes, protection as usize, flags as usize, usize::MAX, 0];
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    raw::answered(unsafe { raw::call(libc::SYS_mmap, &args) })
+/// Memory of zeros that nobody knows yet. It is unmapped unless it is kept.
+struct Fresh {
+    start: usize,
+    bytes: usize,
 }
 
-fn advise(start: usize, bytes: usize, advice: i32) -> Result<(), i32> {
-    let args = [start, bytes, advice as usize, 0, 0, 0];
-    // SAFETY: advice about the range that was just mapped.
-    raw::answered(unsafe { raw::call(libc::SYS_madvise, &args) }).map(drop)
+impl Fresh {
+    fn new(bytes: usize, protection: i32) -> Result<Self, i32> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let args = [0, bytes, protection as usize, flags as usize, usize::MAX, 0];
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let start = raw::answered(unsafe { raw::call(libc::SYS_mmap, &args) })?;
+        Ok(Self { start, bytes })
+    }
+
+    fn end(&self) -> usize {
+        self.start + self.bytes
+    }
+
+    fn advise(&self, advice: i32) -> Result<(), i32> {
+        let args = [self.start, self.bytes, advice as usize, 0, 0, 0];
+        // SAFETY: advice about the range that was just mapped.
+        raw::answered(unsafe { raw::call(libc::SYS_madvise, &args) }).map(drop)
+    }
+
+    /// It stays from now on.
+    fn keep(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        // SAFETY: mapped by this, and nobody knows it.
+        unsafe { raw::call(libc::SYS_munmap, &[self.start, self.bytes, 0, 0, 0, 0]) };
+    }
 }

@@ -517,3 +517,31 @@ fn a_thread_with_its_own_table_has_its_own_number() {
 fn open_here() -> usize {
     std::fs::read_dir("/proc/thread-self/fd").unwrap().count()
 }
+
+/// Failed before: each start that the kernel refused left a stack behind.
+#[test]
+fn a_server_that_cannot_be_started_leaves_nothing() {
+    let mapped = || {
+        let numbers = std::fs::read_to_string("/proc/self/statm").unwrap();
+        numbers.split(' ').next().unwrap().parse::<usize>().unwrap()
+    };
+    for errno in [libc::EAGAIN, libc::EPERM] {
+        forked(|| {
+            check!(super::refused().is_none());
+            // In the child's own child there is none yet.
+            forked(|| {
+                filter::deny(&[libc::SYS_clone], errno);
+                check!(super::refused() == Some(errno));
+                let before = mapped();
+                (0..100).for_each(|_| assert_eq!(super::refused(), Some(errno)));
+                check!(mapped() == before);
+                0
+            });
+            filter::deny(&[libc::SYS_clone], errno);
+            let before = mapped();
+            (0..100).for_each(|_| super::want_several());
+            check!(mapped() == before);
+            0
+        });
+    }
+}
