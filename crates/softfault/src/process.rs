@@ -10,7 +10,7 @@ use softfault_engine::policy::SpaceLocks;
 use softfault_engine::{Clock, Mmu};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The process's part of softfault. Made once and never dropped: a late fault
+/// The process's part of softfault. Made once and, once it serves faults, never dropped: a late fault
 /// may look at it at any time.
 pub struct Process {
     space: Arc<AddressSpace>,
@@ -28,7 +28,7 @@ static MAKING: Mutex<()> = Mutex::new(());
 /// The process's part, if it was made.
 pub fn get() -> Option<&'static Process> {
     // Acquire pairs with the Release in `set`.
-    // SAFETY: null, or leaked by `new`.
+    // SAFETY: null, or never dropped.
     unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
 }
 
@@ -51,18 +51,18 @@ pub fn monotonic() -> Arc<dyn Clock> {
 
 impl Process {
     /// A part of a process's own, that nobody knows yet. The errno where the kernel refuses it.
-    pub fn new(locks: SpaceLocks, faults: Faults) -> Result<&'static Self, i32> {
+    pub fn new(locks: SpaceLocks, faults: Faults) -> Result<Box<Self>, i32> {
         let mmu = Arc::new(UffdMmu::new(faults)?);
         let clock = Arc::new(Monotonic);
         let space = AddressSpace::with_lock(VmaSlabs::new(MAPPINGS), clock.clone(), locks);
         let space = space.map_err(|_| libc::ENOMEM)?;
-        Ok(Box::leak(Box::new(Self {
+        Ok(Box::new(Self {
             space: Arc::new(space),
             mmu,
             clock,
             faults,
             failed_touches: AtomicU64::new(0),
-        })))
+        }))
     }
 
     /// The address space.

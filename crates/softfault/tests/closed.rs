@@ -146,3 +146,24 @@ fn without_asynchronous_reads_all_bytes_are_right() {
     }
     assert_eq!(engine.stats().readahead_pages, 0);
 }
+
+/// Failed before: each attempt left some ten descriptors open.
+#[test]
+fn an_engine_without_a_thread_to_serve_its_faults_leaves_nothing() {
+    let test = "an_engine_without_a_thread_to_serve_its_faults_leaves_nothing";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "threads");
+    }
+    deny(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+    let attempt = || {
+        let refused = Engine::builder().faults(Faults::Threads).build();
+        let why = refused.unwrap_err();
+        assert!(why.to_string().contains("cannot start a thread"), "{why}");
+    };
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    // What is made once.
+    attempt();
+    let before = open();
+    (0..10).for_each(|_| attempt());
+    assert_eq!(open(), before);
+}

@@ -107,13 +107,18 @@ impl ServingThreads {
         }
     }
 
-    /// Starts the first threads of a process. An error if there can be none.
+    /// Starts the first threads of a process. An error if there can be none; then nobody has the process.
     pub(super) fn start(process: &'static Process) -> io::Result<()> {
-        // Never dropped: they live as long as the process.
-        let threads: &'static Self = Box::leak(Box::new(Self::new()));
+        let made = Box::into_raw(Box::new(Self::new()));
+        // SAFETY: never dropped once there is a thread: they live as long as the process.
+        let threads: &'static Self = unsafe { &*made };
         for place in 0..FIRST {
             match threads.spawn(place, process) {
-                Err(error) if place == 0 => return Err(error),
+                Err(error) if place == 0 => {
+                    // SAFETY: there is no thread that has it.
+                    drop(unsafe { Box::from_raw(made) });
+                    return Err(error);
+                }
                 Err(_) => break,
                 Ok(()) => threads.state().threads += 1,
             }

@@ -80,10 +80,16 @@ pub(crate) fn get_or_make(
 
 /// A part of a process's own, that nobody knows yet but the threads that serve its faults.
 pub(crate) fn make(locks: SpaceLocks, faults: Faults) -> Result<&'static Process, NoProcess> {
-    let process = Process::new(locks, faults).map_err(NoProcess::Closed)?;
-    if faults.by_threads() {
-        let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EAGAIN);
-        ServingThreads::start(process).map_err(|error| NoProcess::NoThread(errno(error)))?;
+    let made = Box::into_raw(Process::new(locks, faults).map_err(NoProcess::Closed)?);
+    // SAFETY: dropped below only, where nobody has it.
+    let process: &'static Process = unsafe { &*made };
+    if faults.by_threads()
+        && let Err(error) = ServingThreads::start(process)
+    {
+        // SAFETY: there is no thread that has it. Its descriptors and mappings go, so that a program may try again at any time.
+        drop(unsafe { Box::from_raw(made) });
+        let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+        return Err(NoProcess::NoThread(errno));
     }
     Ok(process)
 }
