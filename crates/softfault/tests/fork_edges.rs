@@ -536,3 +536,47 @@ fn a_process_that_gave_up_its_rights_forks() {
     assert_eq!(status, 0);
     assert_eq!((map[0], map[PAGE]), (7, 0));
 }
+
+/// Makes mappings until the process may have no more.
+fn use_up_mappings() {
+    let (most, flags) = (1 << 20, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, whose pages nobody looks at.
+    unsafe {
+        let null = core::ptr::null_mut();
+        let start = libc::mmap(null, most * PAGE, libc::PROT_NONE, flags, -1, 0);
+        assert_ne!(start, libc::MAP_FAILED);
+        let split = |page| libc::mprotect(start.add(page * PAGE), PAGE, libc::PROT_READ) == 0;
+        assert!(!(1..most).step_by(2).all(split), "there is no limit");
+    }
+    // One more splits none, and may be the last that there is room for.
+    // SAFETY: a new mapping, which merges with none.
+    while unsafe {
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        libc::mmap(core::ptr::null_mut(), PAGE, 1, flags, -1, 0) != libc::MAP_FAILED
+    } {}
+}
+
+/// Failed before: no mapping could be made for the child, and its first touch was a SIGSEGV.
+#[test]
+fn a_child_has_its_files_where_the_parent_may_have_no_more_mappings() {
+    let test = "a_child_has_its_files_where_the_parent_may_have_no_more_mappings";
+    child::alone(test, || {
+        let engine = engine();
+        let (first, second) = (made_file("first", LEN), made_file("second", LEN));
+        // SAFETY: nobody writes to the files.
+        let maps = [&first, &second].map(|file| unsafe { engine.map(file) }.unwrap());
+        maps.iter().for_each(|map| check(map, 5));
+        drop((first, second));
+        // SAFETY: numbers that the program does not know. The child has none of them.
+        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+        use_up_mappings();
+        let status = forked(|| {
+            for map in &maps {
+                (5..LEN).step_by(64 * PAGE).for_each(|at| check(map, at));
+            }
+            0
+        });
+        assert_exit(status, 0);
+        maps.iter().for_each(|map| check(map, LEN - 5));
+    });
+}

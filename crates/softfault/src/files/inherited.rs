@@ -3,7 +3,8 @@
 //! The engine that serves a window is the parent's, with its threads, locks and budget: nothing of it can be
 //! used in the child. But the file is there, and the kernel maps it in the window's place: by the descriptor that the child
 //! inherits, if there is one in the program's table; else the parent maps it elsewhere while it forks, and the child
-//! moves that. No descriptor is made for it: the program's POSIX locks on the file would go with its close at exec.
+//! moves that. No descriptor is made for it: the program's POSIX locks on the file would go with its close at exec. Only where the process
+//! may have no more mappings (`vm.max_map_count`) one is, for a file that is only read.
 //!
 //! The bytes are in no budget; the kernel keeps them in its page cache, which it takes back when memory is
 //! short. The kernel does the program's calls on such a map.
@@ -14,6 +15,7 @@ use crate::store::FileStore;
 use crate::uffd::map_aside;
 use core::ops::Range;
 use libc::c_void;
+use softfault_engine::store::Store;
 use std::sync::Arc;
 
 /// A window that is mapped, and the state that a child needs of it.
@@ -53,7 +55,10 @@ impl Files {
                 // The lent descriptor is open for reading only.
                 Some(writes) => writes.in_table().and_then(map_aside),
                 None if store.allow_inherit() => None,
-                None => store.in_table().and_then(map_aside),
+                None => store.in_table().and_then(map_aside).or_else(|| {
+                    store.before_fork();
+                    None
+                }),
             };
             let writes = entry.writes.as_ref().map_or(0, |_| libc::PROT_WRITE);
             FileWindow {
