@@ -2,6 +2,7 @@
 //! alone. For programs that take over mapped memory by themselves.
 
 mod child;
+mod filter;
 mod private_parts;
 
 use core::ffi::c_void;
@@ -132,4 +133,31 @@ fn a_place_between_page_tables_is_refused() {
     let refused = unsafe { MmapMut::over_reserved(&engine, &part) };
     let kind = refused.err().map(|error| error.kind());
     assert_eq!(kind, Some(std::io::ErrorKind::InvalidInput));
+}
+
+/// Failed before: the kernel kept the part from children, so that the child of a program that went on with it died of SIGSEGV.
+#[test]
+fn a_part_that_cannot_be_served_is_the_programs_and_its_childs() {
+    let test = "a_part_that_cannot_be_served_is_the_programs_and_its_childs";
+    child::alone(test, || {
+        let (engine, start) = (engine(), reserve());
+        let map = over(&engine, start);
+        let pages = 3..PAGES / 2;
+        let part = addresses(start, &pages);
+        // It cannot be registered with userfaultfd.
+        filter::deny(&[libc::SYS_ioctl], libc::ENOMEM);
+        // SAFETY: nobody uses the part.
+        unsafe { map.take_part(&part) }.unwrap_err();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the program's own address space.
+        let opened = unsafe { libc::mprotect(part.start as *mut c_void, part.len(), protection) };
+        assert_eq!(opened, 0);
+        write(start, pages.clone(), 1);
+        let status = child::forked(|| {
+            check(start, pages.clone(), |page| word(page, 1));
+            0
+        });
+        assert_eq!(status, 0);
+        check(start, pages.clone(), |page| word(page, 1));
+    });
 }

@@ -250,8 +250,21 @@ impl UffdMmu {
             let mut given = self.given.parts_mut();
             given.enter(part, GivenTo::Program);
             nothing_at(part)?;
-            advise_window(part, Protection::ReadWrite)?;
-            abi::register(self.of(window), part, self.protects(window)).map_err(system)?;
+            let register = || {
+                advise_window(part, Protection::ReadWrite)?;
+                abi::register(self.of(window), part, self.protects(window)).map_err(system)
+            };
+            if let Err(error) = register() {
+                // As new: a child of fork would not have what the program puts there now.
+                if nothing_at(part).is_err() {
+                    // SAFETY: advice about a part of a window of ours.
+                    unsafe {
+                        let start = part.start as *mut c_void;
+                        sync::kernel_calls::madvise(start, part.len(), libc::MADV_DOFORK);
+                    }
+                }
+                return Err(error);
+            }
             given.forget(part);
             Ok(())
         })
