@@ -129,6 +129,7 @@ fn replace(file: &FileStore, place: Range<usize>, parts: &[KernelPart]) -> Resul
     Ok(())
 }
 
+/// Refused where the process has as many mappings as it may have: then the whole mapping stays there, as nothing else can be put there.
 fn unmap(range: Range<usize>) {
     if !range.is_empty() {
         // SAFETY: a part of a window that nobody uses, or just mapped.

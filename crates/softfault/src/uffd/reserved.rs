@@ -74,10 +74,54 @@ fn inaccessible(bytes: usize) -> Result<usize, MmuError> {
     }
 }
 
-/// Takes a mapping away.
+/// Takes a mapping away. Where the kernel refuses to cut it out of a larger one, since the process has as many mappings as it may
+/// have, its pages go, and its addresses stay reserved: the kernel would not let us close them either.
 pub(super) fn unmap(range: Range<usize>) {
-    if !range.is_empty() {
-        // SAFETY: a part of a mapping that was just made and is not used.
-        unsafe { sync::kernel_calls::munmap(range.start as *mut c_void, range.end - range.start) };
+    if range.is_empty() {
+        return;
+    }
+    let (start, bytes) = (range.start as *mut c_void, range.len());
+    // SAFETY: a part of a mapping that was just made and is not used, or of a window that nobody looks at any more.
+    unsafe {
+        if sync::kernel_calls::munmap(start, bytes) < 0
+            && sync::kernel_calls::madvise(start, bytes, libc::MADV_DONTNEED) < 0
+        {
+            sync::kernel_calls::madvise(start, bytes, libc::MADV_DONTNEED_LOCKED);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::in_child::{check, forked};
+    use softfault_engine::PAGE_SIZE;
+
+    /// Failed before: the pages stayed in memory, and nobody knew of them.
+    #[test]
+    fn what_cannot_be_unmapped_has_no_memory() {
+        forked(|| {
+            let most = 1 << 20;
+            let (Ok(start), Ok(others)) =
+                (inaccessible(PAGE_SIZE << 4), inaccessible(most * PAGE_SIZE))
+            else {
+                return 1;
+            };
+            let open = |start: usize, bytes| {
+                let flags = libc::PROT_READ | libc::PROT_WRITE;
+                // SAFETY: a part of what was just mapped.
+                unsafe { sync::kernel_calls::mprotect(start as *mut c_void, bytes, flags) == 0 }
+            };
+            check!(open(start, PAGE_SIZE << 4));
+            let middle = (start + PAGE_SIZE) as *mut u8;
+            // SAFETY: opened above.
+            unsafe { middle.write(7) };
+            let mut pages = (1..most).step_by(2);
+            check!(!pages.all(|page| open(others + page * PAGE_SIZE, PAGE_SIZE)));
+            unmap(start + PAGE_SIZE..start + 2 * PAGE_SIZE);
+            // SAFETY: it is still mapped, as there was no other way.
+            check!(unsafe { middle.read_volatile() } == 0);
+            0
+        });
     }
 }
