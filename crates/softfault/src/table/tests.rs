@@ -518,6 +518,22 @@ fn open_here() -> usize {
     std::fs::read_dir("/proc/thread-self/fd").unwrap().count()
 }
 
+/// Failed before: the number of each descriptor that could not be looked at stayed open.
+#[test]
+fn a_descriptor_that_cannot_be_looked_at_is_closed() {
+    forked(|| {
+        let before = open_now();
+        // SAFETY: makes a descriptor.
+        let make = || unsafe { Working::open(libc::SYS_memfd_create, memfd()) };
+        check!(make().is_ok());
+        filter::deny(&[libc::SYS_fstat], libc::EPERM);
+        let others = open_now();
+        check!((0..10).all(|_| make().is_err()));
+        check!(open_now() == others && others <= before + 2);
+        0
+    });
+}
+
 /// Failed before: each start that the kernel refused left a stack behind.
 #[test]
 fn a_server_that_cannot_be_started_leaves_nothing() {

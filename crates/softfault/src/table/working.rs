@@ -86,10 +86,11 @@ impl Working {
     }
 
     fn of(guarded: Option<Guarded>, fd: i32) -> Result<Self, i32> {
-        let identity = match &guarded {
-            Some(guarded) => guarded.identity()?,
-            None => identity_of(fd)?,
+        let asked = match &guarded {
+            Some(guarded) => guarded.identity(),
+            None => identity_of(fd),
         };
+        let identity = asked.inspect_err(|_| discard(fd))?;
         let numbers = [const { AtomicI32::new(NONE) }; NUMBERS];
         numbers[0].store(fd, Ordering::Relaxed);
         Ok(Self {
@@ -329,6 +330,15 @@ impl Working {
 impl Drop for Working {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// Closes a number that was made a moment ago, and whose file nobody tells: the servers have ended, or a filter refuses fstat(2).
+fn discard(fd: i32) {
+    // One that was closed meanwhile may be another file's at once.
+    if fd != NONE && identity_of(fd) != Err(libc::EBADF) {
+        // SAFETY: ours, and nobody else knows it.
+        unsafe { raw::call(libc::SYS_close, &[fd as usize, 0, 0, 0, 0, 0]) };
     }
 }
 

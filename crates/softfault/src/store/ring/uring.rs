@@ -79,6 +79,7 @@ impl Uring {
         // SAFETY: the ring's number, which the ring does not close: see `close`.
         let number = unsafe { OwnedFd::from_raw_fd(ring.as_raw_fd()) };
         let ring = ManuallyDrop::new(ring);
+        // After an error the number is closed, or another file's, which the ring would close: its queues stay mapped.
         Ok(Self {
             descriptor: ManuallyDrop::new(Working::adopt(number)?),
             ring,
