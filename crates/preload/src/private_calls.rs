@@ -311,7 +311,10 @@ fn grow(
     let options = RemapOptions::new().may_move(may_move);
     // SAFETY: the program has addresses, and takes the new ones.
     let grown = unsafe { mapping.map.remap(new, options) };
-    let room = mapping.map.room().filter(|_| grown.is_ok());
+    // It may have moved and failed afterwards: it is longer, and for the kernel it may be written to although the program wants it
+    // to be read only. The program has to learn where its bytes are: nothing is at the old addresses.
+    let room = (mapping.map.room()).filter(|room| grown.is_ok() || *room != before);
+    let is_longer = room.is_some();
     if let Some(room) = room {
         // The marks of what stays are never cleared in between: others look at them meanwhile.
         crate::marked::mark(&room, true);
@@ -333,5 +336,5 @@ fn grow(
     }
     let start = mapping.room.start;
     table.private.add(mapping);
-    grown.is_ok().then_some(start)
+    is_longer.then_some(start)
 }

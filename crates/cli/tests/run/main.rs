@@ -11,6 +11,7 @@ mod calls;
 mod cancel;
 mod cases;
 mod command;
+mod denied;
 mod dies;
 mod documented;
 mod drawn;

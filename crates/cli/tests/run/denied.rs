@@ -1,0 +1,18 @@
+//! Calls on taken memory, for which the kernel refuses one call of softfault's: `denied.c`.
+
+use crate::same_case;
+
+/// More than the budget, and no whole number of pages.
+const BYTES: usize = (12 << 20) + 100;
+
+fn same(case: &str) {
+    same_case("denied.c", case, (Some(BYTES), "200M"), |stats, how| {
+        assert!(stats.taken() > 0, "{how}");
+    });
+}
+
+/// Failed before: the call was refused, and nothing was at the old addresses any more.
+#[test]
+fn memory_that_cannot_be_made_read_only_again_is_not_lost() {
+    same("grows");
+}
