@@ -50,45 +50,52 @@ pub fn hand_back(table: &mut Table, range: &Range<usize>) -> bool {
     true
 }
 
-/// `munmap(2)`: the engine drops whole mappings, and the kernel unmaps the ranges between them.
+/// `munmap(2)`: the engine drops whole mappings, and the kernel unmaps the ranges between them. It is asked first, for it may
+/// refuse, and what the engine has dropped is gone.
 pub fn unmap(table: &mut Table, range: &Range<usize>) -> c_int {
     table.reservations.forget(range);
-    if !table.private.is_over(range) {
-        return unmap_shared(table, range);
-    }
     let gaps = table.private.gaps(range);
+    for gap in &gaps {
+        if let Err(errno) = unmap_plain(table, gap) {
+            return refuse(errno);
+        }
+    }
     if !give::unmap(table, range) {
         return refuse(libc::ENOMEM);
     }
-    let mut answer = 0;
-    for gap in gaps {
-        answer |= unmap_shared(table, &gap);
+    for gap in &gaps {
+        drop_taken(table, gap);
     }
-    answer
+    0
 }
 
-/// The same, for memory that is not private.
-fn unmap_shared(table: &mut Table, range: &Range<usize>) -> c_int {
+/// Unmaps what is the kernel's in a range without private memory: so are windows of which a part stays. To the first error.
+fn unmap_plain(table: &mut Table, range: &Range<usize>) -> Result<(), c_int> {
     let within = |taken: &Range<usize>| range.start <= taken.start && taken.end <= range.end;
     loop {
         let cut = table.over(range).find(|taken| !within(&taken.addresses));
         let cut = cut.map(|taken| taken.addresses.clone());
         match cut {
             Some(cut) if hand_back(table, &cut) => {}
-            Some(_) => return refuse(libc::ENOMEM),
+            Some(_) => return Err(libc::ENOMEM),
             None => break,
         }
     }
-    let whole: Vec<_> = table
-        .over(range)
-        .map(|taken| taken.addresses.clone())
-        .collect();
-    let mut answer = 0;
     for part in table.outside_windows(range) {
-        answer |= unmap_plain(&part);
+        // SAFETY: the program's own call on its own memory.
+        let done = unsafe { call::any(libc::SYS_munmap, [part.start, part.len(), 0, 0]) };
+        if done != 0 {
+            return Err(call::errno());
+        }
     }
-    for taken in whole {
-        if let Some(taken) = table.remove(taken.start) {
+    Ok(())
+}
+
+/// Drops the mappings in a range that were taken and are not private: all are whole.
+fn drop_taken(table: &mut Table, range: &Range<usize>) {
+    let whole = table.over(range).map(|taken| taken.addresses.start);
+    for start in whole.collect::<Vec<_>>() {
+        if let Some(taken) = table.remove(start) {
             let (window, leased) = (taken.window.clone(), taken.leased);
             drop(taken);
             leased.into_iter().for_each(|file| table.leases.give(file));
@@ -97,7 +104,6 @@ fn unmap_shared(table: &mut Table, range: &Range<usize>) -> c_int {
             }
         }
     }
-    answer
 }
 
 /// Windows that may be idle at a time.
@@ -122,11 +128,6 @@ pub fn free_idle(table: &mut Table, range: &Range<usize>) {
         engine.close_idle();
     }
     table.forget_idle();
-}
-
-fn unmap_plain(range: &Range<usize>) -> c_int {
-    // SAFETY: the program's own call on its own memory.
-    unsafe { call::any(libc::SYS_munmap, [range.start, range.len(), 0, 0]) }
 }
 
 /// `mprotect(2)`: true if nothing has to be done.

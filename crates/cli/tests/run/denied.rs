@@ -16,3 +16,10 @@ fn same(case: &str) {
 fn memory_that_cannot_be_made_read_only_again_is_not_lost() {
     same("grows");
 }
+
+/// Failed before: the call was refused, and the taken memory was gone.
+#[test]
+fn taken_memory_stays_where_what_is_beside_it_cannot_be_unmapped() {
+    same("unmaps-memory");
+    same("unmaps-file");
+}
