@@ -23,3 +23,9 @@ fn taken_memory_stays_where_what_is_beside_it_cannot_be_unmapped() {
     same("unmaps-memory");
     same("unmaps-file");
 }
+
+/// Failed before: it was refused.
+#[test]
+fn a_mapping_has_the_addresses_of_what_it_replaces() {
+    same("fixed");
+}

@@ -141,15 +141,8 @@ unsafe fn map_over(addr: *mut c_void, call: &Call, is_large: bool) -> *mut c_voi
     let is_commit = flags & libc::MAP_FIXED != 0 && decide::is_commit(call);
     let mut why = None;
     // SAFETY: the caller's promise.
-    let map = |addr, flags| unsafe {
-        call::mmap(
-            addr,
-            call.bytes,
-            call.protection,
-            flags,
-            call.fd,
-            call.offset,
-        )
+    let map = |addr, bytes, flags| unsafe {
+        call::mmap(addr, bytes, call.protection, flags, call.fd, call.offset)
     };
     let mut refused = None;
     if let (Some(_inside), Some(range)) = (inside::enter(), change::pages(addr, call.bytes)) {
@@ -192,7 +185,7 @@ unsafe fn map_over(addr: *mut c_void, call: &Call, is_large: bool) -> *mut c_voi
         call::set_errno(errno);
         return libc::MAP_FAILED;
     }
-    let mapped = map(addr, flags);
+    let mapped = map(addr, call.bytes, flags);
     if reserves {
         return reserved(call, mapped);
     }
@@ -226,21 +219,29 @@ fn give_place(
     table: &mut Table,
     range: &Range<usize>,
     flags: c_int,
-    map: impl Fn(*mut c_void, c_int) -> *mut c_void,
+    map: impl Fn(*mut c_void, usize, c_int) -> *mut c_void,
 ) -> Result<c_int, c_int> {
     // Where there is nothing anything may be, although the addresses are taken.
     if flags & libc::MAP_FIXED == 0 && !table.private.is_hole(range) {
         return Ok(flags);
     }
-    // A call that the kernel refuses replaces nothing.
+    // A call that the kernel refuses replaces nothing. It is asked by a mapping elsewhere, which is no longer than what the call
+    // adds: what it replaces makes room for it. But there have to be huge pages for all of it, and of a device the length may matter.
     let lasting = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
     let filled = libc::MAP_POPULATE | libc::MAP_LOCKED;
-    let tried = map(core::ptr::null_mut(), flags & !(lasting | filled));
-    if tried == libc::MAP_FAILED {
+    let is_done = |bytes| {
+        let tried = map(core::ptr::null_mut(), bytes, flags & !(lasting | filled));
+        if tried != libc::MAP_FAILED {
+            // SAFETY: just mapped, and nobody's.
+            unsafe { call::any(libc::SYS_munmap, [tried as usize, bytes, 0, 0]) };
+        }
+        tried != libc::MAP_FAILED
+    };
+    let added: usize = table.private.gaps(range).iter().map(Range::len).sum();
+    let is_by_part = flags & libc::MAP_HUGETLB == 0 && is_done(added.max(decide::PAGE));
+    if !is_by_part && !is_done(range.len()) {
         return Err(call::errno());
     }
-    // SAFETY: just mapped, and nobody's.
-    unsafe { call::any(libc::SYS_munmap, [tried as usize, range.len(), 0, 0]) };
     match give::before_fixed(table, range) {
         true => Ok(flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED),
         false => Err(libc::ENOMEM),
