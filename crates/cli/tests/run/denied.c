@@ -1,10 +1,12 @@
 /* Calls on taken memory, for which the kernel refuses one call of softfault's: `denied CASE FILE`. A call that is refused has changed
    nothing, and one that is done is done whole. The filter's calls are none that the program makes alone. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
@@ -19,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "answers.h"
@@ -146,10 +149,109 @@ static void fixed(void)
     printf("wrong %zu\n", wrong(bytes, 31 * MIB, 32 * MIB));
 }
 
+/* What comes into memory that is not there, by a call that has no memory for it elsewhere: refused, it has consumed nothing. */
+#define SOME ((size_t)5000)
+#define FEW ((size_t)200)
+static int pair[2];
+
+/* A datagram that receives into memory that was never touched. */
+static size_t lost(const char *how, unsigned char *to)
+{
+    static unsigned char packet[SOME], other[SOME];
+    struct iovec vector = {to, SOME};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+    fill(packet, SOME);
+    ssize_t got = send(pair[0], packet, SOME, 0);
+    if (got != SOME)
+        return 1;
+    got = *how == 'r' ? read(pair[1], to, SOME) : *how == 'v' ? readv(pair[1], &vector, 1) : *how == 'm' ? recvmsg(pair[1], &message, 0) : recv(pair[1], to, SOME, MSG_DONTWAIT);
+    if (got < 0 && errno == ENOMEM) {
+        got = recv(pair[1], other, SOME, MSG_DONTWAIT);
+        to = other;
+    }
+    return got != SOME || wrong(to, 0, SOME) != 0;
+}
+
+static size_t same_byte(const unsigned char *bytes, size_t count)
+{
+    size_t same = 0;
+    for (size_t i = 64; i < count; i++)
+        same += memcmp(bytes, bytes + i, 16) == 0;
+    return same;
+}
+
+static void receives(void)
+{
+    static unsigned char page[SOME];
+    unsigned char *bytes = anon(8 * MIB), *to = bytes;
+    void (*fill_random)(void *, size_t) = dlsym(RTLD_DEFAULT, "arc4random_buf");
+    FILE *stream = fopen(path, "r");
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pair);
+    refuse(SYS_mmap, 1, SOME);
+    refuse(SYS_mmap, 1, FEW);
+    for (const char *how = "rvmc"; *how; how++, to += 4 * PAGE)
+        printf("lost %zu\n", lost(how, to));
+    if (fill_random)
+        fill_random(to, SOME);
+    else
+        syscall(SYS_getrandom, page, SOME, 0), memcpy(to, page, SOME);
+    printf("same %zu\n", same_byte(to, SOME)), to += 4 * PAGE;
+    answer("getrandom", getrandom(to, SOME, 0));
+    printf("same %zu\n", same_byte(to, SOME)), to += 4 * PAGE;
+    answer("getentropy", getentropy(to, FEW));
+    printf("same %zu\n", same_byte(to, FEW)), to += 4 * PAGE;
+    answer("pread", pread(fd, page, SOME, 3 * PAGE));
+    answer("pread", pread(fd, to, SOME, 3 * PAGE));
+    printf("differ %d\n", memcmp(to, page, SOME) != 0), to += 4 * PAGE;
+    answer("lseek", lseek(fd, 3 * PAGE, SEEK_SET));
+    answer("read", read(fd, to, SOME));
+    printf("differ %d\n", memcmp(to, page, SOME) != 0), to += 4 * PAGE;
+    fseek(stream, 3 * PAGE, SEEK_SET);
+    answer("fread", fread(to, 1, SOME, stream));
+    printf("differ %d\n", memcmp(to, page, SOME) != 0);
+}
+
+/* Memory is given back, and softfault's lists grow by that: their memory is a multiple of 64 KiB, and refused. */
+static void gives_back(void)
+{
+    unsigned char *bytes = anon(8 * MIB);
+    for (size_t at = 0; at < 8 * MIB; at += PAGE)
+        bytes[at] = at >> 12;
+    for (unsigned units = 1; units <= 4; units++)
+        refuse(SYS_mmap, 1, units << 16);
+    size_t failed = 0, bad = 0;
+    for (size_t at = 0; at < 8 * MIB; at += 2 * PAGE)
+        failed += munmap(bytes + at, PAGE) < 0;
+    for (size_t at = PAGE; at < 8 * MIB; at += 2 * PAGE)
+        bad += bytes[at] != (unsigned char)(at >> 12);
+    printf("failed %zu, wrong %zu\n", failed, bad);
+    answer("munmap", munmap(bytes, 8 * MIB));
+    printf("%s\n", touch(bytes, 0));
+}
+
+static void *frees_refused(void *block)
+{
+    refuse(SYS_madvise, 2, MADV_DOFORK);
+    free(block);
+    return NULL;
+}
+
+/* A block that a thread cannot unmap goes with the next that is freed: only that thread is refused anything. */
+static void frees(void)
+{
+    unsigned char *first = malloc(8 * MIB), *other = malloc(8 * MIB);
+    pthread_t thread;
+    memset(first, 1, 8 * MIB), memset(other, 2, 8 * MIB);
+    pthread_create(&thread, NULL, frees_refused, first);
+    pthread_join(thread, NULL);
+    free(other);
+    printf("%s %s\n", touch(first, 0), touch(other, 0));
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } CASES[] = {
-    {"grows", grows}, {"unmaps-memory", unmaps_memory}, {"unmaps-file", unmaps_file}, {"fixed", fixed},
+    {"grows", grows}, {"unmaps-memory", unmaps_memory}, {"unmaps-file", unmaps_file}, {"fixed", fixed}, {"receives", receives}, {"gives-back", gives_back}, {"frees", frees},
 };
 #include "run_case.h"

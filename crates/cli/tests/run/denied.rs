@@ -29,3 +29,9 @@ fn taken_memory_stays_where_what_is_beside_it_cannot_be_unmapped() {
 fn a_mapping_has_the_addresses_of_what_it_replaces() {
     same("fixed");
 }
+
+/// Failed before, by signals: the C library ended the process, datagrams were lost, and reads were EFAULT.
+#[test]
+fn nothing_is_consumed_by_a_call_without_memory_to_receive_into() {
+    same("receives");
+}

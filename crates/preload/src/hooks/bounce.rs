@@ -10,7 +10,10 @@ use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 
 /// Bytes of a [`BounceBuffer`] on the thread's stack: a mapping for each small item would cost far more than the call.
-const SMALL: usize = 128;
+pub const SMALL: usize = 128;
+
+/// Bytes that the kernel transfers by a call at most (`MAX_RW_COUNT`). A longer length may be one that nobody looks at.
+const MOST: usize = 0x7FFF_F000;
 
 /// Memory of the kernel's own mapping in the place of taken memory, as long as a call lasts: the kernel writes into it, and its bytes are copied.
 pub struct BounceBuffer {
@@ -28,6 +31,8 @@ enum BouncePlace {
     Small,
     /// In a mapping.
     Mapped(Temporary),
+    /// There is no memory for it.
+    Missing,
 }
 
 impl BounceBuffer {
@@ -60,7 +65,11 @@ impl BounceBuffer {
         }
         self.place = match self.bytes <= SMALL {
             true => BouncePlace::Small,
-            false => Temporary::new(self.bytes).map_or(BouncePlace::Own, BouncePlace::Mapped),
+            false => match Temporary::new(self.bytes) {
+                Some(made) => BouncePlace::Mapped(made),
+                None if self.bytes <= MOST => BouncePlace::Missing,
+                None => BouncePlace::Own,
+            },
         };
         if is_read && self.is_aside() {
             // SAFETY: the program hands so many bytes to the kernel; the place has room for them.
@@ -70,13 +79,29 @@ impl BounceBuffer {
 
     /// True if the call has memory elsewhere.
     pub fn is_aside(&self) -> bool {
-        !matches!(self.place, BouncePlace::Own)
+        matches!(self.place, BouncePlace::Small | BouncePlace::Mapped(_))
+    }
+
+    /// True if there is no memory for the call. It is not made: in the program's own memory it might find pages missing when it has
+    /// consumed what it receives.
+    #[inline]
+    pub fn is_missing(&self) -> bool {
+        matches!(self.place, BouncePlace::Missing)
+    }
+
+    /// The same, and errno says so.
+    #[inline]
+    pub fn is_refused(&self) -> bool {
+        if self.is_missing() {
+            call::set_errno(libc::ENOMEM);
+        }
+        self.is_missing()
     }
 
     /// The address for the call: it does not move until the call is over.
     pub fn place(&self) -> *mut c_void {
         match &self.place {
-            BouncePlace::Own => self.to,
+            BouncePlace::Own | BouncePlace::Missing => self.to,
             BouncePlace::Small => self.small.get().cast(),
             BouncePlace::Mapped(made) => made.start(),
         }

@@ -10,6 +10,7 @@
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
+//! | `random` | calls that give random bytes | where faults are signals |
 //! | `many` | many messages at a time | |
 //! | `bounce` | the memory for that | |
 //! | `polled` | poll(2) and its like | where faults are signals |
@@ -54,6 +55,7 @@ mod position;
 mod process;
 mod programs;
 mod put;
+mod random;
 mod raw;
 mod readable;
 mod reading;
@@ -88,6 +90,7 @@ pub fn prepare() {
     signals::find();
     limits::find();
     receive::find_all();
+    random::find();
     resolver::find();
     by_error::find();
     checked::find_all();

@@ -38,6 +38,9 @@ unsafe fn by_copy(
     poll: impl FnOnce(*mut pollfd) -> c_int,
 ) -> c_int {
     let copy = BounceBuffer::of(all.cast(), bytes, true);
+    if copy.is_refused() {
+        return -1;
+    }
     let place = copy.place().cast::<pollfd>();
     let answer = poll(place);
     let errno = call::errno();

@@ -5,8 +5,9 @@ use super::again::{Reads, again};
 use super::many::many_messages;
 use super::next::hooks;
 use super::polled::polled;
+use super::random::random_into;
 use super::readable::is_readable;
-use super::receive::{bytes_from, bytes_into, message_into, vectors_into};
+use super::receive::{bytes_from, message_into, vectors_into};
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
 use super::{asked, direct, limits, mapping, moving, signals};
 use crate::{fork, inside, marked, mode};
@@ -265,8 +266,8 @@ hooks! {
             libc::SYS_rt_sigprocmask => signals::change_kernel_mask(a as c_int, b as *const u64, c as *mut u64, |set, before| {
                 next(number, a, set as c_long, before as c_long, d, e, f) as c_int
             }).into(),
-            libc::SYS_getrandom => bytes_into(a as *mut c_void, b as usize, |to| {
-                next(number, to as c_long, b, c, d, e, f) as isize
+            libc::SYS_getrandom => random_into(a as *mut c_void, b as usize, |to, bytes| {
+                next(number, to as c_long, bytes as c_long, c, d, e, f) as isize
             }) as c_long,
             _ if is_fork(number, [a, b, c, d, e, f]) => {
                 let forking = fork::before();

@@ -1,8 +1,8 @@
 //! read(2) and its like into private memory that was taken, where faults are signals: piece by piece.
 
 use super::put::{first_piece, may_be_put};
-use super::receive::{bytes_into, is_taken, received};
-use crate::{call, decide};
+use super::receive::{bytes_if_memory, is_taken, pieces_into, received};
+use crate::{call, change, decide};
 use core::ffi::c_void;
 use libc::{c_int, ssize_t};
 
@@ -23,7 +23,12 @@ pub fn read_into(
     }
     let all = to as usize..(to as usize).saturating_add(bytes);
     if is_one_call(to, bytes) || !is_file(fd) {
-        return bytes_into(to, bytes, |to| call(to, bytes, 0));
+        let answer = bytes_if_memory(to, bytes, 0, |to| call(to, bytes, 0));
+        return match answer {
+            Some(answer) => answer,
+            None if is_file(fd) => by_pieces(to, bytes, call),
+            None => change::refuse(libc::ENOMEM) as ssize_t,
+        };
     }
     let mut done = 0;
     while done < bytes {
@@ -32,8 +37,15 @@ pub fn read_into(
         let some = STEP.min(piece.len());
         let place = to.wrapping_byte_add(done);
         let got = match is_live {
-            true => bytes_into(place, some, |to| call(to, some, done)),
-            false => call(place, some, done),
+            true => bytes_if_memory(place, some, 0, |to| call(to, some, done)),
+            false => Some(call(place, some, done)),
+        };
+        let Some(got) = got else {
+            let read = |to, some, more| call(to, some, done + more);
+            return match by_pieces(place, bytes - done, read) {
+                refused if done == 0 => refused,
+                rest => (done + received(rest)) as ssize_t,
+            };
         };
         if got < 0 && done == 0 {
             return got;
@@ -44,6 +56,21 @@ pub fn read_into(
         }
     }
     done as ssize_t
+}
+
+/// The same of a file where there is no memory to read into.
+#[cold]
+fn by_pieces(
+    to: *mut c_void,
+    bytes: usize,
+    mut call: impl FnMut(*mut c_void, usize, usize) -> ssize_t,
+) -> ssize_t {
+    let mut done = 0;
+    pieces_into(to, bytes, |to, some| {
+        let got = call(to, some, done);
+        done += received(got);
+        got
+    })
 }
 
 /// True if a read into memory that was taken is one call.

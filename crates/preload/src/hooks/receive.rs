@@ -7,13 +7,14 @@
 
 use super::again::{Reads, again};
 pub use super::bounce::BounceBuffer;
+use super::bounce::SMALL;
 use super::many::many_messages;
 use super::next::hooks;
 use super::put::put;
 use super::readable::is_readable;
 use super::reading::STEP;
 use super::stream_lock::LockedStream;
-use crate::{call, inside, marked, mode, table};
+use crate::{call, change, inside, marked, mode, table};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use libc::{
@@ -69,14 +70,52 @@ pub fn bytes_over(
     flags: c_int,
     call: impl FnOnce(*mut c_void) -> ssize_t,
 ) -> ssize_t {
+    bytes_if_memory(to, bytes, flags, call)
+        .unwrap_or_else(|| change::refuse(libc::ENOMEM) as ssize_t)
+}
+
+/// The same; `None` where there is no memory to receive into: then nothing is done.
+#[inline]
+pub(super) fn bytes_if_memory(
+    to: *mut c_void,
+    bytes: usize,
+    flags: c_int,
+    call: impl FnOnce(*mut c_void) -> ssize_t,
+) -> Option<ssize_t> {
     let aside = BounceBuffer::of(to, bytes, may_write_nothing(flags));
+    if aside.is_missing() {
+        return None;
+    }
     let answer = call(aside.place());
     // The answer may be more: the length of a packet that was cut off.
     let wanted = received(answer).min(bytes);
-    match aside.end(wanted) {
+    Some(match aside.end(wanted) {
         has if has < wanted => some_of(has),
         _ => answer,
+    })
+}
+
+/// Bytes that are received piece by piece, by way of the thread's stack: that needs no memory. `call` gets where to, and how many.
+#[cold]
+pub(super) fn pieces_into(
+    to: *mut c_void,
+    bytes: usize,
+    mut call: impl FnMut(*mut c_void, usize) -> ssize_t,
+) -> ssize_t {
+    let mut done = 0;
+    while done < bytes {
+        let some = SMALL.min(bytes - done);
+        let place = to.wrapping_byte_add(done);
+        let got = bytes_into(place, some, |place| call(place, some));
+        if got < 0 && done == 0 {
+            return got;
+        }
+        done += received(got);
+        if received(got) < some {
+            break;
+        }
     }
+    done as ssize_t
 }
 
 /// The answer of a call that has put so many bytes into memory, of more: none of them is an error.
@@ -142,6 +181,9 @@ unsafe fn vectors_over(
         };
         let mut all = BounceBuffer::none(null_mut(), bytes);
         all.begin(false);
+        if all.is_refused() {
+            return -1;
+        }
         if !all.is_aside() {
             return call(vectors, count);
         }
@@ -198,6 +240,9 @@ pub unsafe fn message_into(
         let about = message.read();
         let name = BounceBuffer::of(about.msg_name, about.msg_namelen as usize, false);
         let control = BounceBuffer::of(about.msg_control, about.msg_controllen, false);
+        if name.is_refused() || control.is_refused() {
+            return -1;
+        }
         let mut own = about;
         own.msg_name = name.place();
         own.msg_control = control.place();
@@ -231,6 +276,9 @@ macro_rules! receiving {
             fn $name($($arg: $type),*) -> $answer = |next| {
                 // In the order of the arguments.
                 let asides = [$(BounceBuffer::of($to.cast(), $bytes, true)),+];
+                if asides.iter().any(BounceBuffer::is_refused) {
+                    return -1;
+                }
                 let mut places = asides.iter().map(BounceBuffer::place);
                 $(let $to = places.next().unwrap_or(null_mut()).cast();)+
                 let reads: &[Reads] = &[$($(Reads::$kind($($part),*)),+)?];
@@ -310,24 +358,12 @@ hooks! {
     /// msgrcv(2): a number is in front of the message.
     fn msgrcv(queue: c_int, to: *mut c_void, bytes: size_t, kind: c_long, flags: c_int) -> ssize_t = |next| {
         let aside = BounceBuffer::of(to, bytes.saturating_add(size_of::<c_long>()), true);
+        if aside.is_refused() {
+            return -1;
+        }
         let answer = next(queue, aside.place(), bytes, kind, flags);
         aside.end(if answer < 0 { 0 } else { received(answer) + size_of::<c_long>() });
         answer
-    };
-
-    /// getrandom(2).
-    fn getrandom(to: *mut c_void, bytes: size_t, flags: c_uint) -> ssize_t = |next| {
-        bytes_into(to, bytes, |to| next(to, bytes, flags))
-    };
-
-    /// getentropy(3).
-    fn getentropy(to: *mut c_void, bytes: size_t) -> c_int = |next| {
-        let aside = BounceBuffer::of(to, bytes, false);
-        let answer = next(aside.place(), bytes);
-        match aside.end(if answer < 0 { 0 } else { bytes }) {
-            has if answer == 0 && has < bytes => some_of(0) as c_int,
-            _ => answer,
-        }
     };
 
     /// getdirentries(3).
@@ -338,17 +374,6 @@ hooks! {
     /// getdirentries(3).
     fn getdirentries64(fd: c_int, to: *mut c_char, bytes: size_t, at: *mut off_t) -> ssize_t = |next| {
         bytes_into(to.cast(), bytes, |to| next(fd, to.cast(), bytes, at))
-    };
-
-    /// arc4random_buf(3): the C library ends the process where the memory is missing.
-    fn arc4random_buf(to: *mut c_void, bytes: size_t) = |next| {
-        let aside = BounceBuffer::of(to, bytes, false);
-        match nexts::arc4random_buf.is_missing() {
-            // Before glibc 2.36 a program that looks for it finds this one.
-            true => random_into(aside.place(), bytes),
-            false => next(aside.place(), bytes),
-        }
-        aside.end_all()
     };
 
     /// getdents64(2).
@@ -412,6 +437,9 @@ pub unsafe fn bytes_from(
 ) -> ssize_t {
     let name = BounceBuffer::of(from.cast(), length(from.cast(), len), false);
     let about = BounceBuffer::of(len.cast(), size(len), true);
+    if name.is_refused() {
+        return -1;
+    }
     let answer = bytes_over(to, bytes, flags, |to| {
         call(to, name.place().cast(), about.place().cast())
     });
@@ -432,6 +460,9 @@ pub unsafe fn text_into(
     call: impl FnOnce(*mut c_char) -> *mut c_char,
 ) -> *mut c_char {
     let aside = BounceBuffer::of(to.cast(), bytes, false);
+    if aside.is_refused() {
+        return null_mut();
+    }
     let place = aside.place().cast::<c_char>();
     let answer = call(place);
     let is_there = !answer.is_null() && answer == place;
@@ -462,7 +493,12 @@ pub fn items_into(
     while done < bytes {
         let some = STEP.min(bytes - done);
         let place = to.wrapping_byte_add(done);
-        let got = bytes_into(place, some, |place| read_bytes(place, some) as ssize_t);
+        let got = bytes_if_memory(place, some, 0, |place| read_bytes(place, some) as ssize_t);
+        let Some(got) = got else {
+            let read = |place, some| read_bytes(place, some) as ssize_t;
+            done += received(pieces_into(place, bytes - done, read));
+            break;
+        };
         done += received(got);
         if received(got) < some {
             break;
@@ -532,21 +568,4 @@ pub fn set_bytes(set: *const c_void, count: c_int) -> usize {
 pub fn find_all() {
     find();
     structures::find_all();
-}
-
-/// Random bytes by getrandom(2), as arc4random_buf(3) has them: without them the process ends.
-fn random_into(to: *mut c_void, bytes: size_t) {
-    let mut done = 0;
-    while done < bytes {
-        // SAFETY: within the caller's bytes.
-        let answer = unsafe {
-            let to = to.byte_add(done);
-            softfault::system_call!(libc::SYS_getrandom, to, bytes - done, 0)
-        };
-        match usize::try_from(answer) {
-            Ok(got) => done += got,
-            Err(_) if call::errno() == libc::EINTR => {}
-            Err(_) => std::process::abort(),
-        }
-    }
 }

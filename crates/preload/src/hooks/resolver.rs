@@ -17,6 +17,9 @@ unsafe fn answered(
 ) -> c_int {
     // All of it is the program's: it may look at an answer that is an error of the server's.
     let aside = BounceBuffer::of(to.cast(), bytes.max(0) as usize, true);
+    if aside.is_refused() {
+        return -1;
+    }
     let answer = call(aside.place().cast());
     aside.end_all();
     answer

@@ -469,6 +469,9 @@ hooks! {
         let mut place = MaybeUninit::uninit();
         let set = of_the_kernel(set, &mut place);
         let sets = [read, write, other].map(|of| BounceBuffer::of(of.cast(), set_bytes(of.cast(), count), true));
+        if sets.iter().any(BounceBuffer::is_refused) {
+            return -1;
+        }
         let [read, write, other] = sets.each_ref().map(|of| of.place().cast());
         let answer = next(count, read, write, other, until, set);
         sets.into_iter().for_each(BounceBuffer::end_all);
