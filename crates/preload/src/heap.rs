@@ -7,6 +7,7 @@ use crate::{block_list, call};
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use dlmalloc::{Allocator, Dlmalloc};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -96,6 +97,38 @@ pub fn is_held() -> bool {
     DEPTH.get() > 0
 }
 
+/// Memory for when the kernel has none, for lack of addresses or of mappings. The program may be about to give some back, by a
+/// call for which a list has to grow, and an allocation that fails ends the process. It is handed out once, and stays with the heap.
+#[repr(align(4096))]
+struct Reserve(UnsafeCell<[u8; RESERVE]>);
+
+const RESERVE: usize = 1 << 20;
+
+// SAFETY: nobody looks at it but who has it from the heap.
+unsafe impl Sync for Reserve {}
+
+static RESERVED: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
+
+/// The mark of its part of the heap, above dlmalloc's own bits. With it no mapping that happens to lie beside it is joined to it.
+const OF_RESERVE: u32 = 2;
+
+/// True when it was handed out. Relaxed: the heap is locked.
+static IS_HANDED_OUT: AtomicBool = AtomicBool::new(false);
+
+/// All of it, if it is there yet and has so many bytes.
+fn reserve(size: usize) -> (*mut u8, usize, u32) {
+    match size <= RESERVE && !IS_HANDED_OUT.swap(true, Relaxed) {
+        true => (RESERVED.0.get().cast(), RESERVE, OF_RESERVE),
+        false => (null_mut(), 0, 0),
+    }
+}
+
+/// True of a part of it: it is no mapping that could go or grow.
+fn is_reserve(start: *mut u8) -> bool {
+    let reserve: *mut u8 = RESERVED.0.get().cast();
+    (reserve..reserve.wrapping_add(RESERVE)).contains(&start)
+}
+
 /// The kernel's memory.
 struct Kernel;
 
@@ -107,12 +140,15 @@ unsafe impl Allocator for Kernel {
         // SAFETY: new memory.
         let mapped = unsafe { call::mmap(null_mut(), size, protection, flags, -1, 0) };
         match mapped {
-            libc::MAP_FAILED => (null_mut(), 0, 0),
+            libc::MAP_FAILED => reserve(size),
             mapped => (mapped.cast(), size, 0),
         }
     }
 
     fn remap(&self, start: *mut u8, old: usize, new: usize, may_move: bool) -> *mut u8 {
+        if is_reserve(start) {
+            return null_mut();
+        }
         let flags = if may_move { libc::MREMAP_MAYMOVE } else { 0 };
         // SAFETY: dlmalloc's own, which nobody refers to meanwhile.
         let mapped = unsafe { call::mremap(start.cast(), old, new, flags, null_mut()) };
@@ -128,7 +164,8 @@ unsafe impl Allocator for Kernel {
 
     fn free(&self, start: *mut u8, size: usize) -> bool {
         // SAFETY: dlmalloc's own, which nobody refers to any more.
-        unsafe { call::any(libc::SYS_munmap, [start as usize, size, 0, 0]) == 0 }
+        !is_reserve(start)
+            && unsafe { call::any(libc::SYS_munmap, [start as usize, size, 0, 0]) == 0 }
     }
 
     fn can_release_part(&self, _: u32) -> bool {

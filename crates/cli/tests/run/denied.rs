@@ -35,3 +35,9 @@ fn a_mapping_has_the_addresses_of_what_it_replaces() {
 fn nothing_is_consumed_by_a_call_without_memory_to_receive_into() {
     same("receives");
 }
+
+/// Failed before: SIGABRT.
+#[test]
+fn memory_is_given_back_where_there_is_none_left_for_lists() {
+    same("gives-back");
+}
