@@ -82,7 +82,11 @@ pub fn free(block: *mut c_void) -> bool {
     for mapping in all {
         // With its room to grow.
         let room = table.private.room_of(mapping.start);
-        change::unmap(&mut table, &mapping);
+        if change::unmap(&mut table, &mapping) != 0 {
+            // It is there yet, and goes with a block that is freed later.
+            lock().later.push(mapping);
+            continue;
+        }
         marked::mark(&mapping, false);
         if let Some(room) = room {
             marked::mark(&room, false);

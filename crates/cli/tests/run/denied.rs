@@ -41,3 +41,9 @@ fn nothing_is_consumed_by_a_call_without_memory_to_receive_into() {
 fn memory_is_given_back_where_there_is_none_left_for_lists() {
     same("gives-back");
 }
+
+/// Failed before: it was there for ever, and nobody knew of it.
+#[test]
+fn a_block_that_cannot_be_unmapped_goes_later() {
+    same("frees");
+}
