@@ -28,7 +28,9 @@ pub fn allocate(bytes: usize, align: usize) -> Option<*mut c_void> {
     let taken = match decide::decide_anonymous(&wanted) {
         Ok(Some(room)) => {
             let _inside = inside::enter()?;
-            give::leave_stack();
+            if !give::leave_stack() {
+                return None;
+            }
             let mut table = table::lock();
             take::take_block(&mut table, room).map(|start| {
                 let block = start.next_multiple_of(align);
@@ -71,14 +73,13 @@ pub fn free(block: *mut c_void) -> bool {
         return false;
     };
     blocks.later.push(mapping);
-    if inside.is_none() {
-        // In a handler of a fork: the table is locked by this thread.
+    drop(blocks);
+    // In a handler of a fork the table is locked by this thread.
+    if inside.is_none() || !give::leave_stack() {
         return true;
     }
-    let all = core::mem::take(&mut blocks.later);
-    drop(blocks);
-    give::leave_stack();
     let mut table = table::lock();
+    let all = core::mem::take(&mut lock().later);
     for mapping in all {
         // With its room to grow.
         let room = table.private.room_of(mapping.start);
@@ -101,7 +102,9 @@ pub fn resize(block: *mut c_void, bytes: usize) -> Option<*mut c_void> {
     let bytes = bytes.checked_next_multiple_of(PAGE)?;
     let start = block as usize;
     let _inside = inside::enter()?;
-    give::leave_stack();
+    if !give::leave_stack() {
+        return None;
+    }
     let mut table = table::lock();
     let mapping = lock().mappings.get(&start).cloned()?;
     if mapping.start != start {

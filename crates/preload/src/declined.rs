@@ -26,7 +26,9 @@ pub fn declined(why: Decline, call: &Call) {
     let Some(_inside) = inside::enter() else {
         return;
     };
-    give::leave_stack();
+    if !give::leave_stack() && !ends {
+        return;
+    }
     if reports {
         reports::begin_if_wanted();
     }

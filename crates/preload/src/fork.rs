@@ -87,7 +87,8 @@ extern "C" fn prepare() {
         return;
     }
     let inside = inside::enter();
-    give::leave_stack();
+    // A fork cannot be refused here: it goes on, and may go well.
+    let _ = give::leave_stack();
     let mut table = table::lock();
     hand_over_if_lost(&mut table);
     // SAFETY: this thread has the table locked.

@@ -37,7 +37,9 @@ pub fn populate(range: &Range<usize>, advice: c_int) -> c_int {
 /// The first piece of a range: up to where it is in memory.
 fn piece(rest: &Range<usize>, advice: c_int) -> Result<usize, c_int> {
     let _inside = inside::enter();
-    give::leave_stack();
+    if !give::leave_stack() {
+        return Err(libc::ENOMEM);
+    }
     let (part, server) = look(&mut table::lock(), rest, advice);
     match server {
         Server::Error(errno) => Err(errno),

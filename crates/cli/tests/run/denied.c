@@ -248,10 +248,46 @@ static void frees(void)
     printf("%s %s\n", touch(first, 0), touch(other, 0));
 }
 
+/* A thread whose stack is taken memory gives memory back, and no other thread can be started to hand its stack over. */
+static size_t refused;
+static void *gives_back_on_stack(void *bytes)
+{
+    volatile unsigned char *other = bytes;
+    size_t wrong = 0;
+    /* As the C library calls them, of which the second is older. */
+    refuse(SYS_clone3, 1, 88);
+    refuse(SYS_clone, 0, 0x3d0f00);
+    for (size_t at = 0; at < 4 * MIB; at += MIB / 4) {
+        /* More than memory holds: what the stack had below this is evicted. */
+        for (size_t i = 4 * MIB; i < 36 * MIB; i += PAGE)
+            other[i]++;
+        int done = munmap((unsigned char *)other + at, MIB / 8);
+        refused += done < 0;
+        wrong += done < 0 && (errno != ENOMEM || other[at] != 3);
+        wrong += other[at + MIB / 8] != 3;
+    }
+    return (void *)wrong;
+}
+
+static void on_stack(void)
+{
+    pthread_attr_t how;
+    pthread_t thread;
+    void *wrong = NULL;
+    unsigned char *stack = anon(4 * MIB), *other = anon(36 * MIB);
+    memset(other, 3, 4 * MIB);
+    pthread_attr_init(&how);
+    pthread_attr_setstack(&how, stack, 4 * MIB);
+    if (pthread_create(&thread, &how, gives_back_on_stack, other) != 0)
+        exit(3);
+    pthread_join(thread, &wrong);
+    printf("refused %zu, wrong %zu\n", refused, (size_t)wrong);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } CASES[] = {
-    {"grows", grows}, {"unmaps-memory", unmaps_memory}, {"unmaps-file", unmaps_file}, {"fixed", fixed}, {"receives", receives}, {"gives-back", gives_back}, {"frees", frees},
+    {"grows", grows}, {"unmaps-memory", unmaps_memory}, {"unmaps-file", unmaps_file}, {"fixed", fixed}, {"receives", receives}, {"gives-back", gives_back}, {"frees", frees}, {"on-stack", on_stack},
 };
 #include "run_case.h"

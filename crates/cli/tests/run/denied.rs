@@ -1,6 +1,7 @@
 //! Calls on taken memory, for which the kernel refuses one call of softfault's: `denied.c`.
 
-use crate::same_case;
+use crate::{MEMORY, compile, directory, file, same_case, softfault_run, text, ways};
+use std::process::Command;
 
 /// More than the budget, and no whole number of pages.
 const BYTES: usize = (12 << 20) + 100;
@@ -46,4 +47,32 @@ fn memory_is_given_back_where_there_is_none_left_for_lists() {
 #[test]
 fn a_block_that_cannot_be_unmapped_goes_later() {
     same("frees");
+}
+
+/// By messages the stack is served until a hook is called on it; by signals it was handed over before the thread began. Before, the calls
+/// were made, with the engine's locks on a stack whose faults wait for them.
+#[test]
+fn a_call_is_refused_whose_stack_cannot_be_handed_over() {
+    let directory = directory("denied-on-stack");
+    let Some(program) = compile("denied.c", &directory.join("program"), &[]) else {
+        return;
+    };
+    let data = file(&directory, BYTES);
+    let said = |command: &mut Command| {
+        let said = command.arg("on-stack").arg(&data).output().unwrap();
+        assert_eq!(text(&said.stderr), "");
+        text(&said.stdout)
+    };
+    let alone = said(&mut Command::new(&program));
+    assert_eq!(alone, "refused 0, wrong 0\n");
+    let swap = format!("{}:200M", directory.display());
+    for how in ways() {
+        let mut with = softfault_run();
+        with.args(["--memory", MEMORY, "--min-size", "1M", "--anonymous"]);
+        with.args(["--swap", &swap, "--faults", how, "--"]);
+        with.args(["timeout", "300"]).arg(&program);
+        let refused = if *how == "messages" { 16 } else { 0 };
+        let expected = format!("refused {refused}, wrong 0\n");
+        assert_eq!(said(&mut with), expected, "{how}");
+    }
 }

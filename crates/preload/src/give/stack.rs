@@ -8,19 +8,21 @@ use crate::{call, inside, marked, table};
 /// Of the thread that does it.
 const STACK: usize = 256 << 10;
 
-/// Hands over the memory under the calling thread's stack. In a thread that is inside and has nothing locked.
-pub fn leave_stack() {
+/// Hands over the memory under the calling thread's stack. False if that cannot be: the call is to be refused, or to lock nothing of the
+/// engine's. In a thread that is inside and has nothing locked.
+#[must_use]
+pub fn leave_stack() -> bool {
     let here = 0_u8;
     let places = [&raw const here as usize, call::errno_place()];
     let may_be = |&place: &usize| marked::may_be_taken(place, 1);
     if !places.iter().any(may_be) {
-        return;
+        return true;
     }
     // Exactly: the bits are of wider ranges. A fault does not wait for the table.
     let served = |place: usize| table::lock().private.served(place).is_some();
     let under: Vec<_> = places.into_iter().filter(|&place| served(place)).collect();
     if under.is_empty() {
-        return;
+        return true;
     }
     let hand_over = move || {
         let _inside = inside::enter();
@@ -31,7 +33,9 @@ pub fn leave_stack() {
             }
         }
     };
+    // There may be as many threads as may be, or the memory cannot be handed over.
     if let Ok(join) = softfault::start_thread(c"softfault-give", STACK, hand_over) {
         join();
     }
+    !places.into_iter().any(served)
 }

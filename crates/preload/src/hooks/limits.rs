@@ -80,12 +80,16 @@ fn is_own(process: pid_t) -> bool {
 fn set_of_files(limit: &rlimit, call: &mut dyn FnMut() -> c_int) -> Option<c_int> {
     let (answer, errno) = {
         let _inside = inside::enter()?;
-        give::leave_stack();
-        let mut table = table::lock();
-        if is_allowed(limit) {
-            hand_over_if_above(&mut table, limit.rlim_cur);
+        match give::leave_stack() {
+            true => {
+                let mut table = table::lock();
+                if is_allowed(limit) {
+                    hand_over_if_above(&mut table, limit.rlim_cur);
+                }
+                (call(), call::errno())
+            }
+            false => (-1, libc::ENOMEM),
         }
-        (call(), call::errno())
     };
     if answer < 0 {
         call::set_errno(errno);

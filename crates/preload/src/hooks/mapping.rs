@@ -82,7 +82,9 @@ fn take_over(call: &Call) -> Option<usize> {
     let taken = match decide::decide(call) {
         Ok(Some(wanted)) => {
             let _inside = inside::enter()?;
-            give::leave_stack();
+            if !give::leave_stack() {
+                return None;
+            }
             take::take(&mut table::lock(), &wanted)
         }
         Ok(None) => return None,
@@ -120,7 +122,9 @@ fn take_anonymous(call: &Call) -> Option<usize> {
     let taken = match decide::decide_anonymous(call) {
         Ok(Some(bytes)) => {
             let _inside = inside::enter()?;
-            give::leave_stack();
+            if !give::leave_stack() {
+                return None;
+            }
             take::take_anonymous(&mut table::lock(), bytes)
         }
         Ok(None) => return None,
@@ -145,8 +149,12 @@ unsafe fn map_over(addr: *mut c_void, call: &Call, is_large: bool) -> *mut c_voi
         call::mmap(addr, bytes, call.protection, flags, call.fd, call.offset)
     };
     let mut refused = None;
-    if let (Some(_inside), Some(range)) = (inside::enter(), change::pages(addr, call.bytes)) {
-        give::leave_stack();
+    if let (Some(inside), Some(range)) = (inside::enter(), change::pages(addr, call.bytes)) {
+        if !give::leave_stack() {
+            drop(inside);
+            call::set_errno(libc::ENOMEM);
+            return libc::MAP_FAILED;
+        }
         let mut table = table::lock();
         change::free_idle(&mut table, &range);
         let is_fixed = flags & libc::MAP_FIXED != 0;
@@ -207,7 +215,9 @@ fn reserved(call: &Call, mapped: *mut c_void) -> *mut c_void {
     if mapped != libc::MAP_FAILED
         && let (Some(_inside), Some(range)) = (inside::enter(), change::pages(mapped, call.bytes))
     {
-        give::leave_stack();
+        if !give::leave_stack() {
+            return mapped;
+        }
         let is_part = call.flags & libc::MAP_FIXED != 0;
         table::lock().reserve(&range, ANONYMOUS_LEAST.load(Relaxed), is_part);
     }
@@ -287,8 +297,10 @@ fn ahead(
         && let Some(range) = change::pages(addr, bytes)
         && let Some(_inside) = inside::enter()
     {
-        give::leave_stack();
-        give::hand_over_ahead(&range, is_wanted);
+        // Otherwise the call itself is refused.
+        if give::leave_stack() {
+            give::hand_over_ahead(&range, is_wanted);
+        }
     }
 }
 
@@ -301,7 +313,9 @@ fn answer(
 ) -> Option<Result<c_int, c_int>> {
     let range = change::pages(addr, bytes)?;
     let _inside = inside::enter()?;
-    give::leave_stack();
+    if !give::leave_stack() {
+        return Some(Err(libc::ENOMEM));
+    }
     let mut table = table::lock();
     // The program may name addresses where it has nothing any more.
     change::free_idle(&mut table, &range);

@@ -8,7 +8,9 @@ use libc::{c_int, c_void, size_t};
 fn give_way(addr: *mut c_void, bytes: usize) -> bool {
     match (inside::enter(), change::pages(addr, bytes)) {
         (Some(_inside), Some(range)) => {
-            give::leave_stack();
+            if !give::leave_stack() {
+                return false;
+            }
             let mut table = table::lock();
             if !change::hand_back(&mut table, &range) {
                 return false;
@@ -31,16 +33,18 @@ fn replace(to: *mut c_void, bytes: usize, map: impl FnOnce() -> *mut c_void) -> 
     let (Some(inside), Some(range)) = (inside::enter(), change::pages(to, bytes)) else {
         return map();
     };
-    give::leave_stack();
-    let (can, holes) = {
-        let mut table = table::lock();
-        match change::hand_back(&mut table, &range) {
-            true => {
-                table.forget_reserved(&range);
-                give::before_replaced(&mut table, &range)
+    let (can, holes) = match give::leave_stack() {
+        true => {
+            let mut table = table::lock();
+            match change::hand_back(&mut table, &range) {
+                true => {
+                    table.forget_reserved(&range);
+                    give::before_replaced(&mut table, &range)
+                }
+                false => (false, Vec::new()),
             }
-            false => (false, Vec::new()),
         }
+        false => (false, Vec::new()),
     };
     let mapped = match can {
         true => map(),
@@ -51,7 +55,7 @@ fn replace(to: *mut c_void, bytes: usize, map: impl FnOnce() -> *mut c_void) -> 
     };
     let errno = call::errno();
     let is_refused = mapped == libc::MAP_FAILED;
-    if is_refused {
+    if is_refused && !holes.is_empty() {
         give::not_replaced(&mut table::lock(), &holes);
     }
     drop(holes);
@@ -82,7 +86,9 @@ fn move_private(
     let old = change::pages(addr, old)?;
     let new = new.checked_next_multiple_of(decide::PAGE)?;
     let _inside = inside::enter()?;
-    give::leave_stack();
+    if !give::leave_stack() {
+        return Some(Err(libc::ENOMEM));
+    }
     private_calls::move_to(&mut table::lock(), &old, new, flags)
 }
 
