@@ -27,6 +27,8 @@ struct Inner {
     entries: Vec<Registered>,
     /// The window that the hand is in, and the page.
     hand: (usize, usize),
+    /// Windows that the hand has left so far.
+    left: usize,
 }
 
 struct Registered {
@@ -77,6 +79,7 @@ impl Default for Windows {
             inner: Mutex::ranked(Inner {
                 entries: Vec::new(),
                 hand: (0, 0),
+                left: 0,
             }),
             idle: WaitWord::new(0),
         }
@@ -195,8 +198,16 @@ impl Choosing<'_> {
     pub(super) fn move_hand(&mut self, page: Option<usize>) {
         match page {
             Some(page) => self.inner.hand.1 = page,
-            None => self.inner.hand = (self.inner.hand.0 + 1, 0),
+            None => {
+                self.inner.hand = (self.inner.hand.0 + 1, 0);
+                self.inner.left = self.inner.left.wrapping_add(1);
+            }
         }
+    }
+
+    /// How many windows the hand has left so far, one after another and round.
+    pub(super) fn left_windows(&self) -> usize {
+        self.inner.left
     }
 
     /// A batch has pages of it from now on.

@@ -4,6 +4,7 @@
 mod anon;
 mod anon_adopt;
 mod anon_charges;
+mod anon_hand;
 mod anon_move;
 mod anon_oracle;
 mod anon_races;

@@ -3,11 +3,12 @@
 use super::{BATCH, EvictOutcome, PrivateBatch, Victim, WINDOWS};
 use crate::anon::{Anonymous, PageState};
 use crate::mmu::TABLE_SPAN;
-use crate::reclaim::windows::{Busy, Windows};
+use crate::reclaim::windows::{Busy, Choosing, Windows};
 use crate::{PAGE_SHIFT, PAGE_SIZE};
 use core::ops::Range;
 
-/// Page tables' spans that are looked at for one batch, with or without residents. Pages that were never touched are passed over.
+/// Page tables' spans that are looked at while the windows are locked, with or without residents. Pages that were never touched are passed
+/// over.
 const SPANS: usize = 4096;
 /// Once so many times as many residents were looked at as are wanted, all are taken
 /// that can be.
@@ -22,15 +23,60 @@ pub(crate) enum Taken {
     Forgotten,
 }
 
+/// A search of the hand for pages to evict.
+struct Search {
+    /// Pages that are wanted.
+    target: usize,
+    /// Residents that were met.
+    looked: usize,
+    /// Windows that the hand had left before.
+    left_before: Option<usize>,
+}
+
+impl Search {
+    /// True if pages go although they have passes left.
+    fn takes_all(&self) -> bool {
+        self.looked > self.target * PATIENCE
+    }
+
+    /// How often the hand goes round. Once to begin in the middle, once for each pass, and again; where there is nothing to pass, one
+    /// round has seen all.
+    fn rounds(&self) -> usize {
+        match self.looked {
+            0 => 1,
+            _ => PATIENCE + 2,
+        }
+    }
+}
+
 impl PrivateBatch {
     /// Lets the hand choose about `target` pages, and lock them; `false` if it has met
-    /// nothing that can go.
-    pub(super) fn choose(&mut self, windows: &Windows, target: usize) -> bool {
+    /// nothing that can go, or if there is `enough` meanwhile.
+    pub(super) fn choose(
+        &mut self,
+        windows: &Windows,
+        target: usize,
+        enough: impl Fn() -> bool,
+    ) -> bool {
+        let mut search = Search {
+            target: target.min(BATCH),
+            looked: 0,
+            left_before: None,
+        };
+        // Spans without a page that can go are no answer, however many there are. In between others get the windows' lock.
+        while self.go_on(windows, &mut search) && self.victims.is_empty() && !enough() {}
+        !self.victims.is_empty()
+    }
+
+    /// Lets the hand go on for so many spans, with the lock held; `false` if no more of the search is of use.
+    fn go_on(&mut self, windows: &Windows, search: &mut Search) -> bool {
         let mut choosing = windows.choose();
-        let target = target.min(BATCH);
-        let (mut looked, mut spans, mut empty) = (0, 0, 0);
-        let mut skipped = 0;
-        while self.victims.len() < target && spans < SPANS {
+        let left_before = *search.left_before.get_or_insert(choosing.left_windows());
+        let (mut spans, mut skipped) = (0, 0);
+        while self.victims.len() < search.target {
+            if spans == SPANS {
+                return true;
+            }
             let Some((window, page)) = choosing.at_hand() else {
                 break;
             };
@@ -38,10 +84,10 @@ impl PrivateBatch {
             let page = anon.pages.next_used(page);
             if page >= anon.pages.count() {
                 choosing.move_hand(None);
-                empty += 1;
                 skipped = 0;
-                // Once round to begin in the middle, once for each pass, and again.
-                if empty > choosing.count() * (PATIENCE + 2) {
+                // Whoever moves the hand: all batches have the same one.
+                let left = choosing.left_windows().wrapping_sub(left_before);
+                if left > choosing.count() * search.rounds() {
                     break;
                 }
                 continue;
@@ -53,30 +99,13 @@ impl PrivateBatch {
                 choosing.move_hand(Some(end));
                 continue;
             }
-            let place = match self.place_of(window) {
-                Some(place) => place,
-                None if self.windows.len() == WINDOWS => break,
-                None => {
-                    choosing.make_busy(window);
-                    self.windows.push(window);
-                    self.windows.len() - 1
-                }
-            };
-            let mut next = page;
-            while next < end && self.victims.len() < target {
-                let state = anon.pages.state(next);
-                if state.is_resident() && !state.stays() {
-                    looked += 1;
-                    let all = looked > target * PATIENCE;
-                    if !self.pass(place, anon, next, state, all, &mut skipped) {
-                        skipped += 1;
-                    }
-                }
-                next += 1;
-            }
+            let next = self.pass(&mut choosing, window, page..end, search, &mut skipped);
             choosing.move_hand(Some(next));
+            if next < end {
+                break;
+            }
         }
-        !self.victims.is_empty()
+        false
     }
 
     fn place_of(&self, window: Busy) -> Option<usize> {
@@ -84,29 +113,52 @@ impl PrivateBatch {
         self.windows.iter().position(is)
     }
 
-    /// The hand passes a resident: true if it is locked and in the batch.
+    /// The hand passes the pages of a span, and locks those that go; returns where it stops, for the batch is full. It stops before a page of
+    /// one window more than a batch may have: a window that has nothing that goes takes nobody's place.
     fn pass(
         &mut self,
-        window: usize,
-        anon: &Anonymous,
-        page: usize,
-        state: PageState,
-        all: bool,
+        choosing: &mut Choosing<'_>,
+        window: Busy,
+        pages: Range<usize>,
+        search: &mut Search,
         skipped: &mut u32,
-    ) -> bool {
-        if state.passes() > 0 && !all {
-            anon.pages.change(page, state, state.passed());
-            return false;
-        }
-        let taken = anon.pages.claim(page, state);
-        if taken {
+    ) -> usize {
+        let anon = window.get();
+        let mut place = self.place_of(window);
+        for page in pages.clone() {
+            if self.victims.len() == search.target {
+                return page;
+            }
+            let state = anon.pages.state(page);
+            if !state.is_resident() || state.stays() {
+                continue;
+            }
+            search.looked += 1;
+            if state.passes() > 0 && !search.takes_all() {
+                anon.pages.change(page, state, state.passed());
+                *skipped += 1;
+                continue;
+            }
+            if place.is_none() && self.windows.len() == WINDOWS {
+                return page;
+            }
+            if !anon.pages.claim(page, state) {
+                *skipped += 1;
+                continue;
+            }
+            // Busy only now: the windows' lock keeps it alive until then.
+            let place = *place.get_or_insert_with(|| {
+                choosing.make_busy(window);
+                self.windows.push(window);
+                self.windows.len() - 1
+            });
             let fate = match state.is_clean() {
                 true => EvictOutcome::Drops,
                 false => EvictOutcome::Writes,
             };
-            self.push((window, anon, page), state, fate, core::mem::take(skipped));
+            self.push((place, anon, page), state, fate, core::mem::take(skipped));
         }
-        taken
+        pages.end
     }
 
     fn push(

@@ -33,7 +33,7 @@ impl Node {
             return Evicted::default();
         }
         let target = target.max(self.anonymous_batch_pages());
-        if !batch.choose(&self.private.windows, target) {
+        if !batch.choose(&self.private.windows, target, &enough) {
             self.end(&mut batch);
             return Evicted::default();
         }
