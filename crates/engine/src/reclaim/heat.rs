@@ -33,6 +33,14 @@ impl Node {
         (self.private).resident_pages(self.stats.anonymous_faults.get())
     }
 
+    /// Pages of private memory that reclaim looks at, at least one where there is any: zeros are charged nothing, but their page tables are.
+    pub(super) fn anonymous_to_look_at(&self) -> usize {
+        match self.anonymous_pages() {
+            0 => usize::from(!self.private.windows.is_empty()),
+            pages => pages,
+        }
+    }
+
     fn age_unit(&self) -> u64 {
         (self.budget.limit() / UNITS).max(1)
     }

@@ -174,7 +174,7 @@ impl Node {
         // the round to itself.
         let mut want = Want::Any;
         let mut left = self.lru.lists.folios() + 1;
-        let mut anonymous_left = private.map_or(0, |_| self.anonymous_pages());
+        let mut anonymous_left = private.map_or(0, |_| self.anonymous_to_look_at());
         while !enough(made) && (left > 0 || anonymous_left > 0) {
             let wanted = pages.saturating_sub(made);
             let first = || self.takes_anonymous_first() && !self.is_eviction_stopped();

@@ -99,3 +99,19 @@ fn a_search_ends_where_nothing_can_go() {
     assert!(all.iter().all(|anon| anon.resident_pages() == 1));
     finish(rig, all);
 }
+
+/// Failed before: zeros are charged nothing, so that reclaim took private memory of nothing else for none, and their page tables filled
+/// the budget.
+#[test]
+fn page_tables_of_zeros_are_given_back() {
+    const SPANS: usize = 2500;
+    let swap = TestSwap::new(16);
+    let rig = Rig::with_swap(4096, Policies::default(), &swap);
+    let zeros = mapped(&rig, SPANS * TABLE_SPAN);
+    for span in 0..SPANS {
+        let addr = zeros.addresses().start + span * TABLE_SPAN;
+        assert_eq!(rig.touch(addr), Ok(0), "span {span}");
+    }
+    assert!(rig.node.reclaim(1) > 0);
+    finish(rig, vec![zeros]);
+}

@@ -96,6 +96,7 @@ impl Node {
         if !batch.ranges.is_empty() {
             self.mmu.zap(&batch.ranges);
         }
+        let tables = batch.tables.len();
         for (window, table) in batch.tables.drain(..) {
             batch.windows[window]
                 .get()
@@ -126,7 +127,7 @@ impl Node {
         Evicted {
             looked_at,
             folios: gone,
-            pages: (charged - kept) as usize,
+            pages: (charged - kept) as usize + tables,
         }
     }
 }
