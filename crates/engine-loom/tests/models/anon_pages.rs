@@ -242,3 +242,37 @@ fn the_words_are_paid_for_once_where_there_is_room_for_more() {
         memory.check(1);
     });
 }
+
+/// A fork enters a page in a window that no space has mapped yet, and that reclaim goes over already.
+#[test]
+fn a_page_that_is_entered_has_its_slot() {
+    const SLOT: u32 = 7;
+    apart(|| {
+        let claimed = Arc::new(AtomicUsize::new(0));
+        let all = schedules(None, {
+            let claimed = Arc::clone(&claimed);
+            move || {
+                let memory = Memory::new(8);
+                assert!(memory.pages.pay_for(0, &memory.budget));
+                let reclaim = {
+                    let memory = Arc::clone(&memory);
+                    spawn(move || {
+                        let state = memory.pages.state(0);
+                        let is_seen = state.is_resident();
+                        if is_seen {
+                            let lock = memory.pages.try_lock(0, state).expect("it is alone");
+                            assert_eq!(lock.slot(), Some(SLOT));
+                        }
+                        is_seen
+                    })
+                };
+                let clean = PageState::ABSENT.to_clean();
+                memory.pages.enter(0, clean, Some(SLOT));
+                claimed.fetch_add(reclaim.join().unwrap().into(), Relaxed);
+                memory.check(1);
+            }
+        });
+        let claimed = claimed.load(Relaxed);
+        assert!(0 < claimed && claimed < all);
+    });
+}

@@ -296,9 +296,10 @@ impl Pages {
     /// mapped yet.
     pub fn enter(&self, page: usize, state: PageState, slot: Option<u32>) {
         self.set_slot(page, slot);
-        // Relaxed: attaching the VMA publishes it.
+        // Release pairs with the Acquire in `claim`: reclaim knows the window already, and the slot is the state's. For faults attaching
+        // the VMA publishes both.
         let word = &self.entry(page).word;
-        let before = word.swap(state.bits(), Ordering::Relaxed);
+        let before = word.swap(state.bits(), Ordering::Release);
         assert_eq!(before, 0, "a page of an empty window");
     }
 
