@@ -142,16 +142,24 @@ impl PageCache {
         let window = self.addresses();
         let before = self.end();
         let end = end.min((window.end - window.start) as u64);
+        let mut emptied = None;
         if end > before && before < window.len() as u64 {
-            // Bytes that were written past the end, in its page, must not become the file's.
+            // Bytes that were written past the end, in its page, must not become the file's. Until the new end is known nothing brings the
+            // page in again: it would have zeros there, and a store to it would take these to where others have appended bytes.
             let last = self.address(before / PAGE_SIZE as u64 * PAGE_SIZE as u64);
-            self.evict_range(last..last + PAGE_SIZE, Dirty::Written, NONE);
+            let last = last..last + PAGE_SIZE;
+            match self.is_emptied(&last) {
+                // By the caller, who has just cut the file, and others have made it longer again.
+                true => self.evict_range(last, Dirty::Written, NONE),
+                false => emptied = Some(self.begin_to_empty(last)),
+            }
         }
         // Release pairs with the Acquire in `PageCache::end`, and a fault that
         // read the old end and inserts a folio afterwards is refused under
         // the bucket's lock, or found by the walk below. The walk skips spans
         // without folios: a folio is counted before its end is looked at.
         self.end.store(end, Ordering::Release);
+        drop(emptied);
         let first = end.min(before) / PAGE_SIZE as u64 * PAGE_SIZE as u64;
         let past_end = self.address(end).next_multiple_of(PAGE_SIZE)..window.end;
         // A cut by others is told by the write-back of what is behind it. Pages that are only read are kept for who has pinned them.
