@@ -4,6 +4,7 @@ use super::{Anonymous, NotShown};
 use crate::budget::{FLOOR, Need};
 use crate::cache::window::CountResult;
 use crate::mmu::{MmuError, TABLE_SPAN};
+use crate::reclaim::memory_wait::MemoryWaitLimit;
 use core::ops::Range;
 use sync::Arc;
 
@@ -34,12 +35,15 @@ impl Anonymous {
                 break;
             }
             let end = ((next & !(TABLE_SPAN - 1)) + TABLE_SPAN).min(window.end);
-            match child.copy_span(self, &(next..end)) {
-                Ok(()) => next = end,
-                Err(Refused::Mmu(error)) => return Err(NotShown::Mmu(error)),
-                Err(Refused::Budget(pages)) if node.make_room(Need::Pages(pages)) => {}
-                Err(Refused::Budget(_)) => return Err(NotShown::Budget),
+            let mut memory_wait = MemoryWaitLimit::with_mmap_lock(&*node.clock);
+            while let Err(refused) = child.copy_span(self, &(next..end)) {
+                match refused {
+                    Refused::Mmu(error) => return Err(NotShown::Mmu(error)),
+                    Refused::Budget(pages) if memory_wait.make_room(node, Need::Pages(pages)) => {}
+                    Refused::Budget(_) => return Err(NotShown::Budget),
+                }
             }
+            next = end;
         }
         Ok(child)
     }

@@ -17,6 +17,7 @@ use crate::budget::{FLOOR, Need};
 use crate::cache::MapError;
 use crate::cache::window::{CountResult, TABLE_PAGES};
 use crate::mmu::{MmuError, PartialMove};
+use crate::reclaim::memory_wait::MemoryWaitLimit;
 use core::ops::Range;
 use sync::Arc;
 
@@ -69,13 +70,14 @@ impl Move<'_> {
         let node = &from.node;
         // Before `to` has pages that stay.
         to.keep_state.take_over(&from.keep_state);
+        let mut memory_wait = MemoryWaitLimit::with_mmap_lock(&*node.clock);
         let _stopped = loop {
             let stopped = node.stop_eviction();
             let Err(pages) = self.count_in() else {
                 break stopped;
             };
             drop(stopped);
-            if !node.make_room(Need::Pages(pages)) {
+            if !memory_wait.make_room(node, Need::Pages(pages)) {
                 return Err(NotShown::Budget);
             }
         };

@@ -3,8 +3,8 @@
 
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
-use softfault_engine::budget::Budget;
-use softfault_engine::fault::FaultError;
+use softfault_engine::budget::{Budget, FLOOR};
+use softfault_engine::fault::{self, FaultError, NeverInterrupted};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_oracle::{Finally, Rig, TestStore};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,5 +132,50 @@ fn a_touch_ends_although_a_budget_is_lowered_again_and_again() {
     });
     rig.unmap(anon.addresses());
     drop(anon);
+    rig.finish();
+}
+
+/// A fork and a move of pages whose memory others have at the moment. Failed before: both gave up at once, since nothing could be evicted,
+/// though all of it came back a moment later.
+#[test]
+fn a_fork_and_a_move_wait_for_memory_that_others_give_back() {
+    const PAGES: usize = 64;
+    let rig = Rig::new(2048);
+    let anon = Anonymous::new(rig.node.clone(), PAGES * PAGE_SIZE).unwrap();
+    rig.map_anonymous(&anon);
+    let old = anon.addresses();
+    for page in old.clone().step_by(PAGE_SIZE) {
+        rig.write(page, &[1]).unwrap();
+    }
+    let longer = anon.longer(2 * PAGES * PAGE_SIZE).unwrap();
+    let budget = &rig.node.budget;
+    // Somebody else has all memory but for some pages, and gives it back when `act` has looked for more in vain.
+    let while_others_have_it = |left: u64, act: &(dyn Fn() + Sync)| {
+        let taken = budget.free() - left;
+        assert!(budget.try_charge(taken, 0));
+        let looks = rig.node.stats.reclaim_batches.get();
+        thread::scope(|scope| {
+            let acting = scope.spawn(act);
+            while rig.node.stats.reclaim_batches.get() == looks && !acting.is_finished() {
+                thread::yield_now();
+            }
+            budget.uncharge(taken);
+            acting.join().unwrap();
+        });
+    };
+    let child = rig.another_space();
+    // Enough for the window of the child, and not for the pages.
+    while_others_have_it(FLOOR + 8, &|| rig.space.fork(&child).unwrap());
+    let read = rig.with_core(|core| fault::touch(core, &child, old.start, &NeverInterrupted));
+    assert_eq!(read.ok(), Some(1));
+    while_others_have_it(0, &|| {
+        let to = (&longer.clone().into(), longer.addresses());
+        let moved = rig.space.move_to((&anon.clone().into(), old.clone()), to);
+        moved.unwrap();
+    });
+    assert_eq!(rig.touch(longer.addresses().start), Ok(1));
+    rig.unmap(longer.addresses());
+    child.exit(|_, _| {});
+    drop((anon, longer, child));
     rig.finish();
 }
