@@ -21,7 +21,7 @@ pub struct NodeStats {
     /// Retries that found the folio gone again which they had waited for until
     /// it was read (`RETRY_IO_MISS`).
     pub retry_io_miss: Counter,
-    /// Times a fault waited for memory.
+    /// Times a fault waited for memory; or a fork between spaces, or a move to a longer window.
     pub memory_waits: Counter,
     /// Pages read ahead; not those that the program asked for (populate, pins, advice).
     pub readahead_pages: Counter,

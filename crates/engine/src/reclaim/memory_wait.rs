@@ -58,6 +58,7 @@ impl<'a> MemoryWaitLimit<'a> {
         if self.is_over() {
             return false;
         }
+        node.stats.memory_waits.add(1);
         self.wait(subscription);
         true
     }

@@ -153,10 +153,10 @@ fn a_fork_and_a_move_wait_for_memory_that_others_give_back() {
     let while_others_have_it = |left: u64, act: &(dyn Fn() + Sync)| {
         let taken = budget.free() - left;
         assert!(budget.try_charge(taken, 0));
-        let looks = rig.node.stats.reclaim_batches.get();
+        let waits = rig.node.stats.memory_waits.get();
         thread::scope(|scope| {
             let acting = scope.spawn(act);
-            while rig.node.stats.reclaim_batches.get() == looks && !acting.is_finished() {
+            while rig.node.stats.memory_waits.get() == waits && !acting.is_finished() {
                 thread::yield_now();
             }
             budget.uncharge(taken);
