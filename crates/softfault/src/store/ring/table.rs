@@ -149,13 +149,20 @@ impl ReadTable {
         Some(slot as u16)
     }
 
-    /// The slot of the read with this cookie.
+    /// The slot of the read with this cookie. There may be two for a moment: a read that is being delivered keeps its slot until that is
+    /// done, and its owner may begin another with the cookie before. Who asks then waits for the other.
     pub(super) fn find(&self, cookie: u64) -> Option<u16> {
-        let slot = self
-            .used
-            .iter()
-            .find(|&slot| self.slots[slot].request.cookie == cookie)?;
-        Some(slot as u16)
+        let mut delivered = None;
+        for slot in self.used.iter() {
+            if self.slots[slot].request.cookie != cookie {
+                continue;
+            }
+            if !self.slots[slot].over {
+                return Some(slot as u16);
+            }
+            delivered = delivered.or(Some(slot as u16));
+        }
+        delivered
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -402,6 +409,19 @@ mod tests {
             whole: false,
             then: None,
         }
+    }
+
+    /// Failed before: the read that was nearly over was found, and whoever waited for the other slept until its time was up.
+    #[test]
+    fn a_read_is_found_beside_one_with_its_cookie_that_is_being_delivered() {
+        let mut table = ReadTable::new(4);
+        let slots = [(); 2].map(|()| table.take(request(7, 1)).unwrap());
+        assert!(matches!(table.answer(slots[0], 16384), Next::Over(..)));
+        assert_eq!(table.find(7), Some(slots[1]));
+        table.give_back(slots[0]);
+        assert_eq!(table.find(7), Some(slots[1]));
+        assert!(matches!(table.answer(slots[1], 16384), Next::Over(..)));
+        assert_eq!(table.find(7), Some(slots[1]), "until it is delivered");
     }
 
     #[test]
