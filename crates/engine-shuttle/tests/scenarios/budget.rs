@@ -108,6 +108,7 @@ fn fork_against_memory_that_comes_and_goes() {
         };
         let child = rig.another_space();
         rig.space.fork(&child).unwrap();
+        assert_eq!(rig.node.stats.memory_waits.get(), 0, "it waits for others");
         budget.uncharge(other.join().unwrap());
         child.exit(|_, _| {});
         drop(child);
