@@ -252,6 +252,13 @@ fn a_reader_of_reports_that_goes_away_keeps_no_process_from_ending() {
             said_by(&mut process);
             if is_left {
                 reader = None;
+                // A child that another test starts just now has a copy of it until it executes its program.
+                let is_read = || {
+                    let mut options = File::options();
+                    let options = options.write(true).custom_flags(libc::O_NONBLOCK);
+                    options.open(&pipe).is_ok()
+                };
+                wait_until(|| !is_read());
             }
             drop(process.stdin.take());
             wait_until(|| process.try_wait().unwrap().is_some());
