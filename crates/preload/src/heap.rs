@@ -104,7 +104,7 @@ struct Reserve(UnsafeCell<[u8; RESERVE]>);
 
 const RESERVE: usize = 1 << 20;
 
-// SAFETY: nobody looks at it but who has it from the heap.
+// SAFETY: only the heap hands it out, once and under its lock; from then on each byte belongs to one allocation.
 unsafe impl Sync for Reserve {}
 
 static RESERVED: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));

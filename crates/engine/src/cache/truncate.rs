@@ -149,7 +149,7 @@ impl PageCache {
             let last = self.address(before / PAGE_SIZE as u64 * PAGE_SIZE as u64);
             let last = last..last + PAGE_SIZE;
             match self.is_emptied(&last) {
-                // By the caller, who has just cut the file, and others have made it longer again.
+                // The caller has just cut the file, and another process has made it longer again.
                 true => self.evict_range(last, Dirty::Written, NONE),
                 false => emptied = Some(self.begin_to_empty(last)),
             }

@@ -51,13 +51,12 @@ impl Fill {
 impl FileStore {
     /// True if the rest of the file is worth to be brought in: so much of it is there, and the rest fits.
     pub(crate) fn is_worth_filling(&self) -> bool {
-        let Some((there, bytes)) = self.cached_bytes() else {
+        let Some((rest, bytes)) = self.missing() else {
             return false;
         };
-        let rest = bytes.saturating_sub(there);
         // A hole would be filled with zeros.
         let is_whole = self.size().is_ok_and(|size| bytes == size);
-        let is_worth_it = there >= bytes / THERE && rest <= MOST && !self.is_random();
+        let is_worth_it = bytes - rest >= bytes / THERE && rest <= MOST && !self.is_random();
         is_whole && is_worth_it && self.file.keeps(rest)
     }
 
@@ -65,6 +64,10 @@ impl FileStore {
     /// somebody says that it is read at random, or the kernel cannot read it. The file may be closed between two pieces.
     pub(crate) fn bring_in(file: &Weak<Self>, fill: &Fill) {
         let mut next = 0;
+        let missing = file.upgrade().and_then(|file| file.missing());
+        let Some((missing, all)) = missing else {
+            return;
+        };
         while let Some(file) = file.upgrade() {
             let end = file.size().unwrap_or(0);
             if next >= end {
@@ -76,19 +79,18 @@ impl FileStore {
             }
             let piece = next..end.min(next + PIECE);
             next = piece.end;
+            let bytes = piece.end - piece.start;
             if file.bring_piece(piece).is_err() {
                 return;
             }
+            // By its share of what was missing: of the piece itself a part is on its way already, by read-ahead for the one before it.
+            let share = u128::from(missing) * u128::from(bytes) / u128::from(all.max(1));
+            file.file.was_brought(share as usize);
         }
     }
 
     fn bring_piece(&self, piece: Range<u64>) -> Result<(), MmuError> {
         let file = self.in_table().ok_or(MmuError::Gone)?;
-        let there = self.cached_part(piece.clone()).unwrap_or(0);
-        let missing = (piece.end - piece.start).saturating_sub(there);
-        if missing == 0 {
-            return Ok(());
-        }
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         let mapping = UnplacedMapping::new(file, piece, flags)?;
         mapping.advise(libc::MADV_DONTFORK)?;
@@ -96,9 +98,13 @@ impl FileStore {
         mapping.advise(libc::MADV_HUGEPAGE)?;
         mapping.allow_reads()?;
         // An error, where a touch would be a SIGBUS.
-        apart_from_touches(|| mapping.advise(libc::MADV_POPULATE_READ))?;
-        self.file.was_brought(missing as usize);
-        Ok(())
+        apart_from_touches(|| mapping.advise(libc::MADV_POPULATE_READ))
+    }
+
+    /// How many bytes the page cache has not, and of how many. `None` where the kernel does not say.
+    fn missing(&self) -> Option<(u64, u64)> {
+        let (there, bytes) = self.cached_bytes()?;
+        Some((bytes.saturating_sub(there), bytes))
     }
 }
 

@@ -5,7 +5,6 @@ use super::open::bytes_allocated;
 use super::read_path::CacheProgress;
 use crate::table::Guarded;
 use core::ffi::c_long;
-use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 
 /// cachestat(2), since Linux 6.5; the same number everywhere.
@@ -53,21 +52,17 @@ impl FileStore {
     pub(super) fn cached_bytes(&self) -> Option<(u64, u64)> {
         let stat = self.file.stat().ok()?;
         let bytes = bytes_allocated(&stat).min(u64::try_from(stat.st_size).unwrap_or(0));
-        // No bytes are all, as the call has it.
-        Some((self.cached_part(0..0)?, bytes))
-    }
-
-    /// How many bytes of a part of the file the page cache has. `None` as above.
-    pub(super) fn cached_part(&self, part: Range<u64>) -> Option<u64> {
-        let part = Part {
-            offset: part.start,
-            bytes: part.end - part.start,
-        };
-        let mut pages = CachedPages::default();
-        let args = [(&raw const part).addr(), (&raw mut pages).addr(), 0, 0, 0];
+        let (all, mut pages) = (
+            Part {
+                offset: 0,
+                bytes: 0,
+            },
+            CachedPages::default(),
+        );
+        let args = [(&raw const all).addr(), (&raw mut pages).addr(), 0, 0, 0];
         // SAFETY: reads the one, and fills the other.
         unsafe { self.file.call(CACHESTAT, args) }.ok()?;
-        Some(pages.cached * PAGE_SIZE as u64)
+        Some((pages.cached * PAGE_SIZE as u64, bytes))
     }
 
     /// How far it was read through the page cache since the last time.

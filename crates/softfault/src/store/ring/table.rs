@@ -150,7 +150,7 @@ impl ReadTable {
     }
 
     /// The slot of the read with this cookie. There may be two for a moment: a read that is being delivered keeps its slot until that is
-    /// done, and its owner may begin another with the cookie before. Who asks then waits for the other.
+    /// done, and its owner may begin another read with the same cookie before that: the later one is found.
     pub(super) fn find(&self, cookie: u64) -> Option<u16> {
         let mut delivered = None;
         for slot in self.used.iter() {
