@@ -171,6 +171,19 @@ fn random_is_random_in_small_windows() {
     assert_eq!(map[190 * PAGE], 7);
 }
 
+/// Locks all memory to come, until the result is dropped; `None` where that is not allowed.
+fn lock_memory_to_come() -> Option<Finally<fn()>> {
+    // SAFETY: locks memory.
+    if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+        softfault_skip::skipped("kernel", "memory cannot be locked");
+        return None;
+    }
+    Some(Finally(|| {
+        // SAFETY: as it was.
+        unsafe { libc::munlockall() };
+    }))
+}
+
 /// `mlockall(MCL_FUTURE)` fills new memory at once: a window that is open for a moment before it is registered would be filled with zeros.
 #[test]
 fn locked_memory_shows_no_zeros_while_it_changes() {
@@ -178,15 +191,9 @@ fn locked_memory_shows_no_zeros_while_it_changes() {
     let file = scratch("filled", PAGES);
     let engine = builder().build().unwrap();
     let map = read(&engine, &file.open());
-    // SAFETY: locks memory.
-    if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
-        println!("memory cannot be locked here");
+    let Some(_unlock) = lock_memory_to_come() else {
         return;
-    }
-    let _unlock = Finally(|| {
-        // SAFETY: as it was.
-        unsafe { libc::munlockall() };
-    });
+    };
     for round in 0..40 {
         for kernel in [false, true] {
             // Refused where so much may not be locked: it stays as it is.
@@ -205,15 +212,9 @@ fn locked_memory_is_not_filled_by_a_change_of_server() {
     let engine = builder().build().unwrap();
     let map = read(&engine, &file);
     let _ = map.change_server(false);
-    // SAFETY: locks memory.
-    if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
-        println!("memory cannot be locked here");
+    let Some(_unlock) = lock_memory_to_come() else {
         return;
-    }
-    let _unlock = Finally(|| {
-        // SAFETY: as it was.
-        unsafe { libc::munlockall() };
-    });
+    };
     file.sync_all().unwrap();
     // SAFETY: advice.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
