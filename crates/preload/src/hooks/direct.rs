@@ -7,7 +7,7 @@ use super::position::ClaimedBytes;
 use super::put::put;
 use super::readable::is_readable;
 use super::reading::{STEP as PIECE, is_file, is_one_call, read_into};
-use super::receive::{MOST, is_taken, received, some_of, vectors_into};
+use super::receive::{MOST, ended, is_taken, some_of, vectors_into};
 use crate::{call, inside, marked, mode};
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 
@@ -198,12 +198,8 @@ unsafe fn vectors_in_pieces(
         let got = read_into(fd, iov_base, iov_len, |to, bytes, before| {
             read(to, bytes, done + before)
         });
-        if got < 0 && done == 0 {
-            return got;
-        }
-        done += received(got);
-        if received(got) < iov_len {
-            break;
+        if let Some(answer) = ended(&mut done, got, iov_len) {
+            return answer;
         }
     }
     done as ssize_t

@@ -1,7 +1,7 @@
 //! read(2) and its like into private memory that was taken, where faults are signals: piece by piece.
 
 use super::put::{first_piece, may_be_put};
-use super::receive::{bytes_if_memory, is_taken, pieces_into, received};
+use super::receive::{bytes_if_memory, ended, is_taken, pieces_into, received};
 use crate::{call, change, decide};
 use core::ffi::c_void;
 use libc::{c_int, ssize_t};
@@ -47,12 +47,8 @@ pub fn read_into(
                 rest => (done + received(rest)) as ssize_t,
             };
         };
-        if got < 0 && done == 0 {
-            return got;
-        }
-        done += received(got);
-        if received(got) < some {
-            break;
+        if let Some(answer) = ended(&mut done, got, some) {
+            return answer;
         }
     }
     done as ssize_t

@@ -95,6 +95,16 @@ pub(super) fn bytes_if_memory(
     })
 }
 
+/// Adds the answer of a call that was to get so many bytes to those that are `done`. Where no other call follows, the answer of all: so many
+/// bytes, or the error of the first.
+pub(super) fn ended(done: &mut usize, got: ssize_t, wanted: usize) -> Option<ssize_t> {
+    if got < 0 && *done == 0 {
+        return Some(got);
+    }
+    *done += received(got);
+    (received(got) < wanted).then_some(*done as ssize_t)
+}
+
 /// Bytes that are received piece by piece, by way of the thread's stack: that needs no memory. `call` gets where to, and how many.
 #[cold]
 pub(super) fn pieces_into(
@@ -107,12 +117,8 @@ pub(super) fn pieces_into(
         let some = SMALL.min(bytes - done);
         let place = to.wrapping_byte_add(done);
         let got = bytes_into(place, some, |place| call(place, some));
-        if got < 0 && done == 0 {
-            return got;
-        }
-        done += received(got);
-        if received(got) < some {
-            break;
+        if let Some(answer) = ended(&mut done, got, some) {
+            return answer;
         }
     }
     done as ssize_t
