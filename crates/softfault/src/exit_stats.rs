@@ -5,7 +5,7 @@
 //! softfault-stats: faults=90 minor=60 major=20 anonymous=10 zero_pages=0 failed_touches=0
 //! softfault-stats: bytes_read=81920 read_errors=0 readahead=5 readahead_used=4 readahead_dropped=0
 //! softfault-stats: evicted=0 refaults=0 memory_waits=0 swapped_out_bytes=0 swapped_in_bytes=0 huge_faults=0
-//! softfault-stats: read_direct_bytes=81920 read_cached_bytes=0 small_maps=0 small_bytes=0 switched_to_kernel=0 switched_to_kernel_bytes=0 switched_to_engine=0 shared_maps=0 shared_bytes=0 special_maps=0 special_bytes=0
+//! softfault-stats: read_direct_bytes=81920 read_cached_bytes=0 small_maps=0 small_bytes=0 switched_to_kernel=0 switched_to_kernel_bytes=0 switched_to_engine=0 scanned_bytes=0 shared_maps=0 shared_bytes=0 special_maps=0 special_bytes=0
 //! softfault-stats: writable_maps=0 writable_bytes=0 written_back_bytes=0 write_errors=0
 //! ```
 //!
@@ -40,7 +40,7 @@ enum Source {
 }
 
 /// The counters as they are printed: the row, the name, and where each is.
-const COUNTERS: [(usize, &str, Source); 34] = [
+const COUNTERS: [(usize, &str, Source); 35] = [
     (0, "engines", Engine(|_| 1)),
     (0, "peak_bytes", Engine(|node| node.budget.peak() * PAGE)),
     (1, "faults", Engine(faults)),
@@ -114,6 +114,11 @@ const COUNTERS: [(usize, &str, Source); 34] = [
         4,
         "switched_to_engine",
         Process(|| KernelCount::SwitchedToEngine.get()),
+    ),
+    (
+        4,
+        "scanned_bytes",
+        Process(|| KernelCount::ScannedBytes.get()),
     ),
     (4, "shared_maps", Process(|| KernelCount::Shared.get())),
     (

@@ -32,6 +32,8 @@ pub(crate) enum KernelCount {
     SwitchedToKernelBytes,
     /// Times that one was taken back.
     SwitchedToEngine,
+    /// Bytes of spans that it served of scans.
+    ScannedBytes,
     /// Shared writable maps that were made, and other maps of their files.
     Shared,
     /// Their bytes.
@@ -42,7 +44,7 @@ pub(crate) enum KernelCount {
     SpecialBytes,
 }
 
-static COUNTS: [AtomicU64; 9] = [const { AtomicU64::new(0) }; 9];
+static COUNTS: [AtomicU64; 10] = [const { AtomicU64::new(0) }; 10];
 
 impl KernelCount {
     pub(crate) fn add(self, count: u64) {

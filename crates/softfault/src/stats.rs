@@ -187,6 +187,9 @@ pub struct KernelStats {
     pub switched_to_kernel_bytes: u64,
     /// Times that the engine took such a file back.
     pub switched_to_engine: u64,
+    /// Bytes that the kernel served, a few MiB at a time, of files that were read in order and do not fit in free memory
+    /// ([`Reads`](crate::Reads)). What it has of them at a time is charged to the budget.
+    pub scanned_bytes: u64,
     /// Shared writable maps that were made ([`MmapMut::map_mut`](crate::MmapMut::map_mut)), and read-only maps of
     /// the same files that were made while these lived.
     pub shared_maps: u64,
@@ -207,6 +210,7 @@ impl KernelStats {
             switched_to_kernel: KernelCount::SwitchedToKernel.get(),
             switched_to_kernel_bytes: KernelCount::SwitchedToKernelBytes.get(),
             switched_to_engine: KernelCount::SwitchedToEngine.get(),
+            scanned_bytes: KernelCount::ScannedBytes.get(),
             shared_maps: KernelCount::Shared.get(),
             shared_bytes: KernelCount::SharedBytes.get(),
             special_maps: KernelCount::Special.get(),

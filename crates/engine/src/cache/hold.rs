@@ -3,6 +3,7 @@
 use super::{MapError, Node};
 use crate::budget::{FLOOR, Need};
 use crate::reclaim::memory_wait::MemoryWaitLimit;
+use sync::Arc;
 
 /// Why a budget cannot hold a map. All are pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +14,42 @@ pub struct Shortage {
     pub left: u64,
     /// The node's budget.
     pub limit: u64,
+}
+
+/// Pages that are charged until this is dropped.
+pub struct HeldPages {
+    node: Arc<Node>,
+    pages: u64,
+}
+
+impl HeldPages {
+    /// Charges so many pages for memory that is not the node's, and makes room for them, without a wait. `None` where maps would
+    /// hold more than seven eighths of the budget, or where there is no room at once.
+    pub fn new(node: &Arc<Node>, pages: u64) -> Option<Self> {
+        let budget = &node.budget;
+        if !budget.hold(pages) {
+            return None;
+        }
+        // What is made others may take.
+        const ATTEMPTS: usize = 8;
+        for _ in 0..ATTEMPTS {
+            if budget.try_charge(pages, FLOOR) {
+                let node = node.clone();
+                return Some(Self { node, pages });
+            }
+            if !node.make_room(Need::Pages((pages + FLOOR) as usize)) {
+                break;
+            }
+        }
+        budget.let_go(pages);
+        None
+    }
+}
+
+impl Drop for HeldPages {
+    fn drop(&mut self) {
+        self.node.let_go(self.pages);
+    }
 }
 
 impl Node {

@@ -58,7 +58,7 @@ pub(crate) use dirty::{DirtyPages, Writes};
 use folio::Folio;
 pub use folio_ref::FolioRef;
 pub use frames::FrameMemory;
-pub use hold::Shortage;
+pub use hold::{HeldPages, Shortage};
 pub use node::{Node, NodeError, NodeOptions};
 pub use residency::Residency;
 pub use truncate::TruncateGuard;

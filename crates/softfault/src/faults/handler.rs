@@ -262,6 +262,10 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
     let Some(process) = process::get() else {
         return false;
     };
+    // The touch is made again, of the kernel's page.
+    if process.mmu().show_next(addr) {
+        return true;
+    }
     let flags = FaultFlags {
         write: is_write(context),
         ..FaultFlags::default()

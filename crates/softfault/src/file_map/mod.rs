@@ -60,6 +60,12 @@ impl FileMap {
         &self.cache
     }
 
+    /// The window and its server.
+    #[cfg(test)]
+    pub(crate) fn parts(&self) -> (Arc<PageCache>, Arc<Served>) {
+        (self.cache.clone(), self.served.clone())
+    }
+
     /// True in a child of fork, of a parent's map, if the kernel maps the file in its place.
     pub(crate) fn was_inherited(&self) -> bool {
         self.served.was_inherited()

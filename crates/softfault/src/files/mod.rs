@@ -253,6 +253,7 @@ impl Files {
             let served = table.served(&cache);
             if let Some(served) = &served {
                 served.forget_advice();
+                served.stop_scan();
             }
             let let_go = served.filter(|served| served.forget_holds());
             // The table has it still.

@@ -19,17 +19,18 @@
 
 use super::fills::Fills;
 use super::idle::SharedTable;
-use super::served::{Served, Server};
+use super::served::{Scans, Served, Server};
 use super::{Files, lock};
 use crate::store::{CacheProgress, FileStore, KernelReads, ReadPolicy};
 use crate::thread::{self, Thread};
 use core::sync::atomic::{AtomicBool, Ordering};
 use softfault_engine::cache::PageCache;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two looks while the kernel serves windows, or a file is being filled.
-const LOOK_NS: u64 = Duration::from_millis(100).as_nanos() as u64;
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_NS: u64 = LOOK.as_nanos() as u64;
 
 /// The thread, from the first file on that the kernel may serve.
 #[derive(Default)]
@@ -120,6 +121,7 @@ struct Looks<'a> {
     shared: &'a SharedTable,
     reads: KernelReads,
     fills: Fills,
+    scans: Scans,
 }
 
 fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
@@ -131,15 +133,23 @@ fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
         shared,
         reads,
         fills: Fills::default(),
+        scans: Scans::default(),
     };
     let shows = policy.kernel_may_serve();
     let mut shown = shows;
+    let mut looked = Instant::now();
     loop {
-        let looks_again = shown || !looks.fills.is_empty();
+        let looks_again = shown || !looks.fills.is_empty() || !looks.scans.is_empty();
         policy.bell.wait(looks_again.then_some(LOOK_NS));
         if over.load(Ordering::Acquire) {
             return;
         }
+        looks.scans.follow(|cache| shared.upgrade(cache));
+        // A scan rings many times as often.
+        if !looks.scans.is_empty() && looked.elapsed() < LOOK {
+            continue;
+        }
+        looked = Instant::now();
         let windows = shared.table().in_use();
         let mut caches = windows.iter().map(|(cache, _)| cache);
         if let Some(cache) = caches.find_map(|cache| shared.upgrade(cache)) {
@@ -157,6 +167,8 @@ fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
         });
         for (cache, served) in &windows {
             shown |= looks.look_at(cache, served, short);
+            let window = (cache, || shared.upgrade(cache));
+            looks.scans.consider(window, served, policy);
         }
         while let Some(served) = looks.fills.go_on(policy) {
             let filled = windows.iter().find(|(_, one)| Arc::ptr_eq(one, &served));

@@ -31,6 +31,10 @@ use softfault_engine::mmu::MmuError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+mod scan;
+use scan::Scan;
+pub(super) use scan::Scans;
+
 /// Before the kernel serves a window again that was taken from it; each time twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
@@ -81,6 +85,13 @@ struct State {
     /// When the kernel may serve it again.
     not_before: Option<Instant>,
     pause: Duration,
+    /// The kernel serves spans of it, as its reader comes to them. Nobody holds it meanwhile.
+    scan: Option<Arc<Scan>>,
+    /// When that may be again.
+    no_scan_before: Option<Instant>,
+    scan_pause: Duration,
+    /// The number of spans of the next scan.
+    scan_spans: usize,
 }
 
 struct Place {
@@ -121,6 +132,10 @@ impl Served {
                 writers: 0,
                 not_before: None,
                 pause: FIRST_PAUSE,
+                scan: None,
+                no_scan_before: None,
+                scan_pause: FIRST_PAUSE,
+                scan_spans: scan::FIRST_SPANS,
             }),
             changed: Condvar::new(),
             file,
@@ -198,10 +213,7 @@ impl Served {
 
     /// Keeps it as it is for a call.
     pub(crate) fn hold(self: &Arc<Self>) -> Hold {
-        let ended = self
-            .changed
-            .wait_while(self.state(), |state| state.changing);
-        let mut state = ended.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.without_scan();
         state.holds += 1;
         Hold {
             by: state.by,
@@ -246,9 +258,9 @@ impl Served {
 
     /// Waits for the calls that are under way, while others wait; the state, if nobody holds it then.
     fn unheld(&self) -> Option<MutexGuard<'_, State>> {
-        let mut state = self.state();
-        // Another changes it.
-        if state.kept > 0 || state.changing {
+        let mut state = self.without_scan();
+        // Another changes it, or the kernel cannot give a span back.
+        if state.kept > 0 || state.changing || state.scan.is_some() {
             return None;
         }
         if state.holds > 0 {
@@ -383,6 +395,11 @@ impl Hold {
     /// True if the kernel serves it meanwhile.
     pub(crate) fn is_kernels(&self) -> bool {
         self.by == Server::Kernel
+    }
+
+    /// True if the kernel serves a span of it, and could not be made to give it back.
+    pub(crate) fn has_scan(&self) -> bool {
+        self.of.state().scan.is_some()
     }
 
     /// The kernel is about to lock pages for the holder.

@@ -2,7 +2,7 @@
 //! the program's own mappings.
 
 use super::{Mmap, MmapKind};
-use crate::files::KernelPart;
+use crate::files::{Hold, KernelPart};
 use crate::{process, signal};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
@@ -75,6 +75,15 @@ impl Mmap {
         };
         let engine = first.engine.clone();
         let _masked = signal::masked();
+        // Nobody changes the server of a window whose place is the program's.
+        let held = match first.kind() {
+            MmapKind::Managed(file) if !engine.inner.is_parents() => Some(file.hold()),
+            _ => None,
+        };
+        if held.as_ref().is_some_and(Hold::has_scan) {
+            let error = io::ErrorKind::OutOfMemory.into();
+            return Err(NotHandedBack { error, maps });
+        }
         // SAFETY: the caller's promise.
         if let Err(error) = unsafe { first.replace_window(mappings) } {
             return Err(NotHandedBack { error, maps });

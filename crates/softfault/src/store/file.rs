@@ -230,13 +230,24 @@ impl FileStore {
     /// A read is about to begin.
     #[inline(never)]
     fn will_read(&self, how: ReadPath, offset: u64, bytes: usize) {
-        if how == ReadPath::Keep
-            && self.file.is_ours()
-            && let Some(on) = self.streams.read(offset, bytes as u64)
-        {
-            self.file.kernel_reads_ahead(on);
-            if on {
-                self.file.way.in_order();
+        let counts = how == ReadPath::Keep || self.file.fits() && !self.is_random();
+        if !counts || !self.file.is_ours() {
+            return;
+        }
+        match (self.streams.read(offset, bytes as u64), how) {
+            (None, _) => {}
+            (Some(on), ReadPath::Keep) => {
+                self.file.kernel_reads_ahead(on);
+                if on {
+                    self.file.way.in_order();
+                }
+            }
+            (Some(on), ReadPath::Past | ReadPath::Take | ReadPath::Drop) => {
+                if let Some(end) = self.streams.dense_to(offset)
+                    && on
+                {
+                    self.file.way.scanned_to(end);
+                }
             }
         }
     }

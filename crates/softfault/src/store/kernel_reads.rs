@@ -26,6 +26,8 @@ const AHEAD: i64 = 64 << 20;
 
 /// Waits of the threads that fill files, in all engines of the process (`fill.rs`). Relaxed: it is only counted.
 static FILL_WAITS: AtomicI64 = AtomicI64::new(0);
+/// Pages of spans that were taken back, in all engines (`files/served/scan.rs`). Relaxed, as that.
+static TAKEN_BACK: AtomicI64 = AtomicI64::new(0);
 
 /// Counts of the process, at the last look.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ struct Counts {
     waits: i64,
     /// Bytes read from disks, less those of our own reads.
     read: i64,
-    /// Pages of files that are mapped.
+    /// Pages of files that are mapped, and those that were and that the engine has taken back behind a reader in order.
     mapped: i64,
 }
 
@@ -79,9 +81,14 @@ impl KernelReads {
         Counts {
             waits: all.ru_majflt - FILL_WAITS.load(Relaxed),
             read: all.ru_inblock * 512 - ReadPolicy::device_bytes() as i64,
-            mapped: shared.unwrap_or(0),
+            mapped: shared.unwrap_or(0) + TAKEN_BACK.load(Relaxed),
         }
     }
+}
+
+/// Pages that the kernel has read and mapped for a reader in order were taken back.
+pub(crate) fn took_back(pages: usize) {
+    TAKEN_BACK.fetch_add(pages as i64, Relaxed);
 }
 
 /// Does something that waits for a device, which was no touch of the program.
@@ -137,6 +144,18 @@ mod tests {
         assert!(since(20, 160, 320), "random, 8192 KiB ahead");
         assert!(since(500, 60, 8_000), "random, 128 KiB ahead");
         assert!(since(6, 96, 50), "few and slow");
+    }
+
+    #[test]
+    fn spans_that_were_taken_back_were_read_for_somebody() {
+        let Some(reads) = KernelReads::new() else {
+            return softfault_skip::skipped("kernel", "there is no table of descriptors");
+        };
+        let before = reads.now();
+        took_back(1 << 28);
+        let after = reads.now();
+        // Others' maps come and go, of less than that.
+        assert!(after.mapped - before.mapped > 1 << 27);
     }
 
     #[test]

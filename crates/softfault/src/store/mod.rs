@@ -46,7 +46,7 @@ pub(crate) use fill::Fill;
 pub(crate) use identity::Alignment;
 pub use identity::FileIdentity;
 pub(crate) use kept::look as look_at_kept;
-pub(crate) use kernel_reads::KernelReads;
+pub(crate) use kernel_reads::{KernelReads, took_back};
 pub use open::{Mode, WhyBuffered};
 pub(crate) use open::{duplicate, may_be_mapped, may_be_written, why_not_direct};
 pub(crate) use read_path::{CacheProgress, ReadPath};

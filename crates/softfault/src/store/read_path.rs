@@ -116,6 +116,8 @@ pub(super) struct AutoReadState {
     far: AtomicU64,
     /// Reasons to let the kernel serve it, not looked at yet: [`CacheProgress`] as bits.
     reached: AtomicU8,
+    /// How far it has been read in order, past the page cache, if that was not looked at yet. Or 0.
+    scanned: AtomicU64,
 }
 
 /// How far a file has been read through the page cache, as [`AutoReadState`] has it.
@@ -139,6 +141,7 @@ impl AutoReadState {
             through: AtomicU64::new(0),
             far: AtomicU64::new(FIRST_FAR),
             reached: AtomicU8::new(0),
+            scanned: AtomicU64::new(0),
         }
     }
 }
@@ -268,6 +271,24 @@ impl FileReadPath {
         if let (Some(auto), Some(policy)) = (&self.auto, &self.policy) {
             auto.notify_progress(CacheProgress::InOrder, policy);
         }
+    }
+
+    /// It is read in order, and does not fit: this far by now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn scanned_to(&self, end: u64) {
+        if let (Some(auto), Some(policy)) = (&self.auto, &self.policy)
+            && policy.kernel_may_serve()
+        {
+            auto.scanned.store(end, Relaxed);
+            policy.bell.ring();
+        }
+    }
+
+    /// How far it was read in order, if it was for a while since the last time.
+    pub(super) fn take_scanned(&self) -> Option<u64> {
+        let end = self.auto.as_ref()?.scanned.swap(0, Relaxed);
+        (end != 0).then_some(end)
     }
 
     /// The state that it has reached since the last time: the greater one.

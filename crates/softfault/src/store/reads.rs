@@ -71,7 +71,7 @@ pub(crate) struct ReadPolicy {
     /// Bytes that were read past it, or dropped behind the read.
     direct: AtomicU64,
     /// Rings when a file has been read far through the page cache, or limits are to be looked at again.
-    pub(crate) bell: Bell,
+    pub(crate) bell: Arc<Bell>,
     /// The budget that was nobody's wish: `follow.rs`.
     pub(super) follower: LimitFollower,
 }
@@ -99,7 +99,7 @@ impl ReadPolicy {
             room,
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
-            bell: Bell::default(),
+            bell: Arc::default(),
             follower: LimitFollower::new(is_default.then(|| budget.limit())),
         }
     }
@@ -113,7 +113,7 @@ impl ReadPolicy {
             room: None,
             cached: AtomicU64::new(0),
             direct: AtomicU64::new(0),
-            bell: Bell::default(),
+            bell: Arc::default(),
             follower: LimitFollower::new(None),
         }
     }
@@ -135,6 +135,12 @@ impl ReadPolicy {
     /// True if the kernel may serve files, in the place of their windows.
     pub(crate) fn kernel_may_serve(&self) -> bool {
         self.kernel_may_serve
+    }
+
+    /// From now on there is so much room in the page cache.
+    #[cfg(test)]
+    pub(crate) fn set_room(&self, left: i64) {
+        self.room.as_ref().expect("of `Auto`").set_left(left);
     }
 
     /// Of [`Reads::Auto`]: whether there is room in the page cache for any more.

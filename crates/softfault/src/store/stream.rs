@@ -32,17 +32,23 @@ pub(super) struct Streams {
 
 #[derive(Debug, Default)]
 struct Scan {
+    from: AtomicU64,
     end: AtomicU64,
     bytes: AtomicU64,
+}
+
+impl Scan {
+    fn is_near(&self, offset: u64) -> bool {
+        self.end.load(Relaxed).abs_diff(offset) <= NEAR
+    }
 }
 
 impl Streams {
     /// A read. `Some`: the kernel's read-ahead is to be on, or off. Once more for each 16 MiB of a long scan: where the kernel was to
     /// serve it, and could not just then, it may now.
     pub(super) fn read(&self, offset: u64, bytes: u64) -> Option<bool> {
-        let is_near = |scan: &&Scan| scan.end.load(Relaxed).abs_diff(offset) <= NEAR;
         let mut goes_on = false;
-        let is_long = match self.scans.iter().find(is_near) {
+        let is_long = match self.scans.iter().find(|scan| scan.is_near(offset)) {
             Some(scan) => {
                 scan.end.fetch_max(offset + bytes, Relaxed);
                 let before = scan.bytes.fetch_add(bytes, Relaxed);
@@ -51,6 +57,7 @@ impl Streams {
             }
             None => {
                 let oldest = self.oldest.fetch_add(1, Relaxed) as usize % SCANS;
+                self.scans[oldest].from.store(offset, Relaxed);
                 self.scans[oldest].end.store(offset + bytes, Relaxed);
                 self.scans[oldest].bytes.store(bytes, Relaxed);
                 false
@@ -65,6 +72,14 @@ impl Streams {
         let on = is_long || was && elsewhere < ELSEWHERE;
         let changes = on != was && self.on.swap(on, Relaxed) != on;
         (changes || on && goes_on).then_some(on)
+    }
+
+    /// How far the scan has come that a read is of, if it reads all of the file but an eighth.
+    pub(super) fn dense_to(&self, offset: u64) -> Option<u64> {
+        let scan = self.scans.iter().find(|scan| scan.is_near(offset))?;
+        let end = scan.end.load(Relaxed);
+        let all = end.saturating_sub(scan.from.load(Relaxed));
+        (scan.bytes.load(Relaxed) >= all - all / 8).then_some(end)
     }
 }
 
@@ -110,6 +125,22 @@ mod tests {
         assert_eq!(switched, [false]);
         // Blocks of 8 MiB, anywhere.
         assert!((0..100).all(|at| scan(&streams, far(at), 8 << 20).is_empty()));
+    }
+
+    #[test]
+    fn a_scan_that_leaves_pages_out_is_not_dense() {
+        for (stride, is_dense) in [(STEP, true), (STEP + STEP / 16, true), (2 * STEP, false)] {
+            let streams = Streams::default();
+            let reads = 2 * LONG / STEP;
+            let on: Vec<_> = (0..reads)
+                .filter_map(|read| streams.read(read * stride, STEP))
+                .collect();
+            assert_eq!(on, [true, true]);
+            let last = (reads - 1) * stride;
+            let dense = is_dense.then_some(last + STEP);
+            assert_eq!(streams.dense_to(last), dense, "a read each {stride} bytes");
+        }
+        assert_eq!(Streams::default().dense_to(8 * NEAR), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::open::bytes_allocated;
 use super::read_path::CacheProgress;
 use crate::table::Guarded;
 use core::ffi::c_long;
+use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 
 /// cachestat(2), since Linux 6.5; the same number everywhere.
@@ -52,17 +53,34 @@ impl FileStore {
     pub(super) fn cached_bytes(&self) -> Option<(u64, u64)> {
         let stat = self.file.stat().ok()?;
         let bytes = bytes_allocated(&stat).min(u64::try_from(stat.st_size).unwrap_or(0));
-        let (all, mut pages) = (
-            Part {
-                offset: 0,
-                bytes: 0,
-            },
-            CachedPages::default(),
-        );
-        let args = [(&raw const all).addr(), (&raw mut pages).addr(), 0, 0, 0];
+        // No bytes are all.
+        Some((self.cached_in(0..0)?, bytes))
+    }
+
+    /// The bytes of a part that the page cache has. `None` as above.
+    pub(crate) fn cached_in(&self, part: Range<u64>) -> Option<u64> {
+        let part = Part {
+            offset: part.start,
+            bytes: part.end - part.start,
+        };
+        let mut pages = CachedPages::default();
+        let args = [(&raw const part).addr(), (&raw mut pages).addr(), 0, 0, 0];
         // SAFETY: reads the one, and fills the other.
         unsafe { self.file.call(CACHESTAT, args) }.ok()?;
-        Some((pages.cached * PAGE_SIZE as u64, bytes))
+        Some(pages.cached * PAGE_SIZE as u64)
+    }
+
+    /// Takes a part of it out of the page cache, but for pages that are mapped or dirty.
+    pub(crate) fn drop_from_page_cache(&self, part: &Range<u64>) {
+        let (offset, bytes) = (part.start as usize, (part.end - part.start) as usize);
+        let args = [offset, bytes, libc::POSIX_FADV_DONTNEED as usize, 0, 0];
+        // SAFETY: no memory involved. Advice: what the kernel keeps, it keeps.
+        let _ = unsafe { self.file.call(libc::SYS_fadvise64, args) };
+    }
+
+    /// How far it was read in order, past the page cache, since the last time, if that was for a while.
+    pub(crate) fn take_scanned(&self) -> Option<u64> {
+        self.file.way.take_scanned()
     }
 
     /// How far it was read through the page cache since the last time.

@@ -35,7 +35,7 @@ pub(super) const NAME: &str = "softfault-window";
 #[cfg(test)]
 thread_local! {
     /// The kernel refuses to serve the memory of a window that this thread takes over.
-    pub(super) static REFUSED: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+    pub(crate) static REFUSED: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
 /// Windows in whose place files' own mappings are, the one that is changing, and those that changed last.
@@ -86,15 +86,22 @@ pub struct FileToShow<'a> {
 }
 
 impl FileToShow<'_> {
-    fn map(self, bytes: usize) -> Result<UnplacedMapping, MmuError> {
+    /// A mapping of a part of it, elsewhere.
+    fn map(self, part: Range<u64>) -> Result<UnplacedMapping, MmuError> {
+        let place = self.map_closed(part)?;
+        place.allow_reads()?;
+        Ok(place)
+    }
+
+    /// The same, inaccessible yet.
+    pub(super) fn map_closed(self, part: Range<u64>) -> Result<UnplacedMapping, MmuError> {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        let place = UnplacedMapping::new(self.file, 0..bytes as u64, flags)?;
+        let place = UnplacedMapping::new(self.file, part, flags)?;
         // As any window: a child of fork has it not.
         place.advise(libc::MADV_DONTFORK)?;
         if self.random {
             place.advise(libc::MADV_RANDOM)?;
         }
-        place.allow_reads()?;
         Ok(place)
     }
 }
@@ -108,7 +115,7 @@ impl UffdMmu {
     pub unsafe fn show(&self, part: &Reservation, file: FileToShow<'_>) -> Result<(), MmuError> {
         let range = part.range();
         // Elsewhere first: of a file that refuses, mmap(2) has dropped already what was in its place.
-        let place = file.map(range.len())?;
+        let place = file.map(0..range.len() as u64)?;
         self.change(&range, |shown| {
             place.put(range.start)?;
             shown.insert(range.start);
@@ -127,47 +134,83 @@ impl UffdMmu {
         part: &Reservation,
         file: FileToShow<'_>,
     ) -> Result<(), MmuError> {
-        let range = part.range();
+        let memory = empty_memory()?;
+        let changed = &self.in_place.changed;
+        // SAFETY: the caller's promise.
+        unsafe { self.take_part_over((part, &part.range()), file, &memory, changed) }
+    }
+
+    /// The same of a span of a window, with a memfd that ends before it.
+    ///
+    /// # Safety
+    /// As of [`take_over`](Self::take_over).
+    pub(super) unsafe fn take_span_over(
+        &self,
+        window: &Reservation,
+        span: &Range<usize>,
+        file: FileToShow<'_>,
+        memory: &Guarded,
+    ) -> Result<(), MmuError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.take_part_over((window, span), file, memory, &self.scans.changed) }
+    }
+
+    /// # Safety
+    /// As of [`take_over`](Self::take_over).
+    unsafe fn take_part_over(
+        &self,
+        (window, range): (&Reservation, &Range<usize>),
+        file: FileToShow<'_>,
+        memory: &Guarded,
+        changed: &Released,
+    ) -> Result<(), MmuError> {
+        let offset = |addr: usize| (addr - window.addr) as u64;
+        let part = offset(range.start)..offset(range.end);
         // The last step would end in SIGXFSZ, and its window could not be served.
-        if file_size_limit() < range.len() as u64 {
+        if file_size_limit() < part.end {
             return Err(system(libc::EFBIG));
         }
-        // Nobody but this has it, and the mapping keeps it.
-        let memory = memfd().map_err(system)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_NORESERVE;
-        let place = UnplacedMapping::new(&memory, 0..range.len() as u64, flags)?;
+        let place = UnplacedMapping::new(memory, part.clone(), flags)?;
         // As windows are: see `reserve`. Not every kernel knows the first two.
         let _ = place.advise(libc::MADV_NOHUGEPAGE);
         let _ = place.advise(libc::MADV_UNMERGEABLE);
         place.advise(libc::MADV_DONTFORK)?;
         place.allow_reads()?;
         // The way back. Where there is none, the steps are as likely to succeed as ever.
-        let before = file.map(range.len());
-        let taken = self.change(&range, |shown| {
+        let before = file.map(part.clone());
+        let taken = self.change_noted(range, changed, |shown| {
+            let was_shown = shown.contains(&range.start);
             place.put(range.start)?;
             shown.remove(&range.start);
-            let refused = match self.serve_empty(part, &memory) {
+            let refused = match self.serve_empty(window, range, (memory, part.end)) {
                 Ok(()) => return Ok(Ok(())),
                 Err(refused) => refused,
             };
             before.and_then(|before| before.put(range.start))?;
-            shown.insert(range.start);
+            if was_shown {
+                shown.insert(range.start);
+            }
             // Touches that have met the empty file meanwhile are made again: it has changed, twice.
             Ok(Err(refused))
         });
         taken?
     }
 
-    /// The last two steps: the place of `part` has a mapping of `memory`, which is empty yet.
-    fn serve_empty(&self, part: &Reservation, memory: &Guarded) -> Result<(), MmuError> {
-        let range = part.range();
+    /// The last two steps: the place of a range of a window has a mapping of `memory`, which ends before it yet.
+    fn serve_empty(
+        &self,
+        window: &Reservation,
+        range: &Range<usize>,
+        (memory, end): (&Guarded, u64),
+    ) -> Result<(), MmuError> {
         #[cfg(test)]
         if REFUSED.get() {
             return Err(system(libc::ENOMEM));
         }
-        abi::register(self.of(part), &range, self.protects(part)).map_err(system)?;
+        abi::register(self.of(window), range, self.protects(window)).map_err(system)?;
         // SAFETY: no memory involved.
-        let sized = unsafe { memory.call(libc::SYS_ftruncate, [range.len(), 0, 0, 0, 0]) };
+        let sized = unsafe { memory.call(libc::SYS_ftruncate, [end as usize, 0, 0, 0, 0]) };
         sized.map(drop).map_err(system)
     }
 
@@ -200,6 +243,7 @@ impl UffdMmu {
     pub fn has_changed(&self, addr: usize) -> bool {
         self.in_place.is_changing(addr)
             || self.in_place.changed.contains(addr)
+            || self.scans.changed.contains(addr)
             || self.was_released(addr)
             || self.is_given(addr)
     }
@@ -220,6 +264,15 @@ impl UffdMmu {
         range: &Range<usize>,
         change: impl FnOnce(&mut BTreeSet<usize>) -> Result<T, MmuError>,
     ) -> Result<T, MmuError> {
+        self.change_noted(range, &self.in_place.changed, change)
+    }
+
+    fn change_noted<T>(
+        &self,
+        range: &Range<usize>,
+        changed: &Released,
+        change: impl FnOnce(&mut BTreeSet<usize>) -> Result<T, MmuError>,
+    ) -> Result<T, MmuError> {
         let here = &self.in_place;
         let mut shown = here.shown();
         here.start.store(range.start, Ordering::Release);
@@ -228,15 +281,15 @@ impl UffdMmu {
         if done.is_ok() {
             // A fault of a moment ago may arrive later. After an error it has its answer by what is there: to be made again
             // there it would never end.
-            here.changed.push(range);
+            changed.push(range);
         }
         here.end.store(0, Ordering::Release);
         done
     }
 }
 
-/// An empty file that is memory.
-fn memfd() -> Result<Guarded, i32> {
+/// An empty file that is memory. Nobody but the caller has it, and its mappings keep it.
+pub(super) fn empty_memory() -> Result<Guarded, MmuError> {
     const NAME_AND_ZERO: &core::ffi::CStr = c"softfault-window";
     let open = |flags: u32| {
         let args = [NAME_AND_ZERO.as_ptr() as usize, flags as usize, 0, 0, 0, 0];
@@ -246,7 +299,7 @@ fn memfd() -> Result<Guarded, i32> {
     // Kernels that know the second flag want it said (Linux 6.3).
     let made = open(libc::MFD_CLOEXEC | libc::MFD_NOEXEC_SEAL);
     match made {
-        Err(libc::EINVAL) => open(libc::MFD_CLOEXEC),
-        made => made,
+        Err(libc::EINVAL) => open(libc::MFD_CLOEXEC).map_err(system),
+        made => made.map_err(system),
     }
 }

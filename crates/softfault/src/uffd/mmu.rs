@@ -10,6 +10,7 @@ use super::present::Looks;
 use super::released::Released;
 use super::reserved::unmap;
 use super::rows::Rows;
+use super::spans::Scans;
 use super::spare::{SpareWindows, renew};
 use super::zap::Zap;
 use crate::errno::errno;
@@ -66,6 +67,7 @@ pub struct UffdMmu {
     /// Where the windows start that were reserved for writing and may only be read, or some of whose pages once could.
     restricted: Mutex<BTreeSet<usize>>,
     pub(super) in_place: InPlace,
+    pub(super) scans: Scans,
     /// Parts of windows that are not the windows' any more.
     pub(super) given: Given,
     pub(super) pins: Pins,
@@ -98,6 +100,7 @@ impl UffdMmu {
             spare: SpareWindows::default(),
             restricted: Mutex::default(),
             in_place: InPlace::default(),
+            scans: Scans::default(),
             given: Given::default(),
             pins: Pins::default(),
             rows: Rows::default(),

@@ -30,6 +30,7 @@ mod protect;
 mod released;
 mod reserved;
 mod rows;
+mod spans;
 mod spare;
 #[cfg(test)]
 mod tests;
@@ -43,7 +44,11 @@ pub use fork::{WindowLists, close_window};
 pub use given::GivenTo;
 pub(crate) use given::{close, nothing_at};
 pub use in_place::FileToShow;
+#[cfg(test)]
+pub(crate) use in_place::REFUSED;
 pub use mmu::UffdMmu;
 pub use present::{copy_page, copy_some};
+pub(crate) use spans::{KernelScan, SCAN_BYTES, SPAN};
+pub(crate) use spare::LARGEST as LARGEST_SPARE;
 pub use spare::keep_no_spare_windows;
 pub(crate) use unplaced::{UnplacedMapping, map_aside};

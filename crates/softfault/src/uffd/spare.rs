@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Spare windows at most: address space, and a mapping of the kernel's each.
 const MOST: usize = 32;
 /// The largest that are kept.
-const LARGEST: usize = 64 << 20;
+pub(crate) const LARGEST: usize = 64 << 20;
 
 /// Relaxed: set before the first window is made.
 static KEEPS_NONE: AtomicBool = AtomicBool::new(false);
@@ -96,6 +96,7 @@ impl UffdMmu {
     /// Gives a whole window back; `is_zapped`: it was zapped as a whole, and nothing is in it.
     pub(super) fn give_back(&self, window: Reservation, is_zapped: bool) {
         let range = window.range();
+        self.stop_scans_of(&range);
         let forgotten = self.windows().remove(&range.start);
         let (_, protection) = forgotten.expect("a window is released once");
         self.released.push(&range);

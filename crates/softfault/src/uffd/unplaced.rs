@@ -21,12 +21,7 @@ impl UnplacedMapping {
 
     /// From now on it can be read. Nothing is brought in.
     pub(crate) fn allow_reads(&self) -> Result<(), MmuError> {
-        let (start, bytes) = (self.0.start as *mut c_void, self.0.len());
-        // SAFETY: a mapping of this, which nobody else knows.
-        match unsafe { sync::kernel_calls::mprotect(start, bytes, libc::PROT_READ) } {
-            0 => Ok(()),
-            _ => Err(system(errno())),
-        }
+        allow_reads(&self.0)
     }
 
     pub(crate) fn advise(&self, advice: i32) -> Result<(), MmuError> {
@@ -40,17 +35,41 @@ impl UnplacedMapping {
 
     /// Moves it to the place of a mapping of ours, which it replaces.
     pub(super) fn put(self, to: usize) -> Result<(), MmuError> {
-        let (from, bytes) = (self.0.start as *mut c_void, self.0.len());
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        let to = to as *mut c_void;
         // SAFETY: from the mapping of this to the place of a window that the caller has for itself.
-        match unsafe { sync::kernel_calls::mremap(from, bytes, bytes, flags, to) } {
-            libc::MAP_FAILED => Err(system(errno())),
-            _ => {
-                core::mem::forget(self);
-                Ok(())
-            }
-        }
+        unsafe { move_part(self.0.clone(), to) }?;
+        self.keep();
+        Ok(())
+    }
+
+    /// Leaves it to the caller, and says where it is.
+    pub(super) fn keep(self) -> usize {
+        let start = self.0.start;
+        core::mem::forget(self);
+        start
+    }
+}
+
+/// From now on a part of an unplaced mapping can be read. Nothing is brought in.
+pub(super) fn allow_reads(part: &Range<usize>) -> Result<(), MmuError> {
+    let (start, bytes) = (part.start as *mut c_void, part.len());
+    // SAFETY: a mapping of the caller's, which nobody else knows.
+    match unsafe { sync::kernel_calls::mprotect(start, bytes, libc::PROT_READ) } {
+        0 => Ok(()),
+        _ => Err(system(errno())),
+    }
+}
+
+/// Moves a part of an unplaced mapping to the place of a mapping of ours, which it replaces.
+///
+/// # Safety
+/// Both are the caller's.
+pub(super) unsafe fn move_part(from: Range<usize>, to: usize) -> Result<(), MmuError> {
+    let (start, bytes) = (from.start as *mut c_void, from.len());
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the caller's promise.
+    match unsafe { sync::kernel_calls::mremap(start, bytes, bytes, flags, to as *mut c_void) } {
+        libc::MAP_FAILED => Err(system(errno())),
+        _ => Ok(()),
     }
 }
 

@@ -1,0 +1,349 @@
+//! A window that is read in order, whose file does not fit in free memory: the kernel serves it a span at a time, as its reader comes to
+//! them (`uffd/spans.rs`), and the engine serves all other touches of it.
+//!
+//! ```text
+//!   read in order for 16 MiB ──► begin ──► a span is shown ──► another one is: the first is taken back, and
+//!                                   ▲          (a fault)       goes out of the page cache   (the thread)
+//!                                   │                                  │
+//!                                   └── after a pause ◄── end ◄────────┴── no span for a second, or somebody holds the window
+//! ```
+//!
+//! A scan by copies takes ten times the processor time: each page is copied, mapped and zapped by itself, where the kernel maps huge
+//! folios. What the kernel has of the file is charged to the budget: the spans that are shown, and what it reads ahead. A span that
+//! the page cache had before stays there.
+
+use super::{FIRST_PAUSE, Place, Served, Server, State, to_show};
+use crate::kernel::KernelCount;
+use crate::store::{FileStore, ReadPolicy, took_back};
+use crate::uffd::{KernelScan, LARGEST_SPARE, SCAN_BYTES, SPAN};
+use core::ops::Range;
+use softfault_engine::PAGE_SIZE;
+use softfault_engine::cache::{HeldPages, PageCache};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Spans of the first scan; then twice as many each time: the kernel reads no more in vain than was read in order before.
+pub(super) const FIRST_SPANS: usize = 4;
+const MOST_SPANS: usize = 512;
+/// A scan has at most one of so many bytes of the budget.
+const SHARE: u64 = 6;
+/// Fewer bytes are not worth it.
+const LEAST: usize = 8 * SPAN;
+// A window with mappings of its file is of no use to another file.
+const _: () = assert!(LEAST >= LARGEST_SPARE);
+/// A reader that comes to no other span in this time has gone elsewhere.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// A scan that the kernel serves.
+pub(super) struct Scan {
+    kernel: KernelScan,
+    /// The memory that the kernel has for it.
+    _held: HeldPages,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen of it so far.
+struct Seen {
+    /// Spans that were shown, and when the last one was.
+    count: usize,
+    since: Instant,
+    /// Where spans begin that the page cache had before, ascending; and the end of what was looked at.
+    there: Vec<usize>,
+    looked_to: usize,
+}
+
+impl Scan {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks where the reader is; true if it has gone elsewhere.
+    fn is_idle(&self) -> bool {
+        let count = self.kernel.count();
+        let mut seen = self.seen();
+        if seen.count != count {
+            (seen.count, seen.since) = (count, Instant::now());
+        }
+        seen.since.elapsed() >= IDLE
+    }
+
+    /// Notes which of the next spans the page cache has. The kernel may have begun to read the first of them: that was looked at when it was the
+    /// second.
+    fn look_ahead(&self, file: &FileStore, window: usize) {
+        let is_there = |span: &Range<usize>| {
+            let part = (span.start - window) as u64..(span.end - window) as u64;
+            let there = file.cached_in(part).unwrap_or(0);
+            there >= span.len() as u64 / 2
+        };
+        let mut seen = self.seen();
+        for span in self.kernel.next_two() {
+            if !span.is_empty() && seen.looked_to <= span.start {
+                seen.looked_to = span.end;
+                if is_there(&span) {
+                    seen.there.push(span.start);
+                }
+            }
+        }
+    }
+
+    /// Drops a span from the page cache, unless it had that before.
+    fn drop_behind(&self, file: &FileStore, window: usize, span: &Range<usize>) {
+        let mut seen = self.seen();
+        let was_there = seen.there.binary_search(&span.start).is_ok();
+        seen.there.retain(|&start| start > span.start);
+        if !was_there {
+            file.drop_from_page_cache(&((span.start - window) as u64..(span.end - window) as u64));
+        }
+    }
+}
+
+impl Served {
+    /// The kernel serves the window from now on, a span at a time, if its reader goes on where it has come to. False if it cannot be, or
+    /// somebody holds the window. Signals are masked.
+    fn begin_scan(&self, cache: &PageCache, read_to: u64, policy: &ReadPolicy) -> bool {
+        let (Some(Place { process, .. }), Some(file)) = (&self.of, &self.file) else {
+            return false;
+        };
+        let window = cache.reservation().range();
+        let from = window.start + (read_to as usize).next_multiple_of(SPAN);
+        let is_worth_it = from.saturating_add(LEAST) <= window.end;
+        let fits = cache.node().budget.limit() * PAGE_SIZE as u64 >= SHARE * SCAN_BYTES as u64;
+        // Where nobody says what the page cache has, others may need what would be dropped.
+        if !is_worth_it || !fits || file.cached_in(0..1).is_none() || !self.may_scan() {
+            return false;
+        }
+        // The last one has come to its end, and the engine has seen that the reader goes on in order.
+        if let Some(last) = self.scan().filter(|last| last.kernel.is_at_its_end()) {
+            drop(self.end_scan(self.state(), cache, &last));
+        }
+        // From here on a refusal is one for a while: this makes room, which is of no use then.
+        let pause = {
+            let mut state = self.state();
+            let pause = state.scan_pause;
+            state.pause_scans();
+            pause
+        };
+        let Some(held) = HeldPages::new(cache.node(), (SCAN_BYTES / PAGE_SIZE) as u64) else {
+            return false;
+        };
+        let Some(mut state) = self.unheld() else {
+            return false;
+        };
+        let may = state.by == Server::Engine && state.writers == 0 && state.scan.is_none();
+        let Some(shown) = to_show(file).filter(|_| may) else {
+            return false;
+        };
+        let mmu = process.mmu();
+        let rest = from..window.end.min(from + state.scan_spans * SPAN);
+        // SAFETY: a window that is only read, whose pages are the file's. Those of a span that were brought in are forgotten when it is
+        // taken back.
+        let begun = unsafe { mmu.begin_scan(cache.reservation(), rest, shown, &policy.bell) };
+        let Ok(Some(kernel)) = begun else {
+            return false;
+        };
+        (state.no_scan_before, state.scan_pause) = (None, pause);
+        let scan = Scan {
+            kernel,
+            _held: held,
+            seen: Mutex::new(Seen {
+                count: 0,
+                since: Instant::now(),
+                there: Vec::new(),
+                looked_to: 0,
+            }),
+        };
+        scan.look_ahead(file, window.start);
+        state.scan = Some(Arc::new(scan));
+        true
+    }
+
+    fn may_scan(&self) -> bool {
+        let state = self.state();
+        let early = state
+            .no_scan_before
+            .is_some_and(|then| Instant::now() < then);
+        let goes_on = |scan: &Arc<Scan>| !scan.kernel.is_at_its_end();
+        let is_free = state.by == Server::Engine && state.holds == 0 && state.writers == 0;
+        is_free && !early && !state.scan.as_ref().is_some_and(goes_on)
+    }
+
+    fn scan(&self) -> Option<Arc<Scan>> {
+        self.state().scan.clone()
+    }
+
+    /// Takes back what its reader has left behind; false if the scan is over. Signals are masked.
+    fn follow_scan(&self, cache: &PageCache) -> bool {
+        let (Some(scan), Some(file)) = (self.scan(), &self.file) else {
+            return false;
+        };
+        scan.look_ahead(file, cache.addresses().start);
+        while let Some(span) = scan.kernel.passed() {
+            if !self.take_span_back(cache, &scan, &span) {
+                break;
+            }
+        }
+        let is_idle = scan.is_idle();
+        if is_idle || file.is_random() {
+            let mut state = self.state();
+            if scan.kernel.goes_on() {
+                state.pause_scans();
+            }
+            return !self.end_scan(state, cache, &scan).1;
+        }
+        true
+    }
+
+    /// False if that failed: the kernel serves it still.
+    fn take_span_back(&self, cache: &PageCache, scan: &Arc<Scan>, span: &Range<usize>) -> bool {
+        let (Some(shown), Some(file)) = (self.file.as_deref().and_then(to_show), &self.file) else {
+            return false;
+        };
+        // Touches that began before it was shown have brought pages into the cache, and could not map them: the file may have
+        // changed meanwhile. Those that are being read are waited for first, with nothing locked.
+        cache.invalidate(span.clone());
+        let state = self.state();
+        let is_now = (state.scan.as_ref()).is_some_and(|now| Arc::ptr_eq(now, scan));
+        if !is_now || state.by != Server::Engine {
+            // Another has ended it.
+            return false;
+        }
+        cache.invalidate(span.clone());
+        // SAFETY: of this window and file, and with the state locked.
+        let taken = unsafe { scan.kernel.take_back(cache.reservation(), span, shown) };
+        drop(state);
+        if taken == Ok(true) {
+            KernelCount::ScannedBytes.add(span.len() as u64);
+            took_back(span.len() / PAGE_SIZE);
+            scan.drop_behind(file, cache.addresses().start, span);
+        }
+        taken.is_ok()
+    }
+
+    /// Ends a scan: the engine serves all of the window then. The state, and whether that was possible; where it was not, the kernel still serves
+    /// a span, and the next that looks at it tries again.
+    fn end_scan<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        cache: &PageCache,
+        scan: &Arc<Scan>,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let (has_come_to_its_end, went_on) = (scan.kernel.is_at_its_end(), scan.kernel.goes_on());
+        scan.kernel.stop();
+        drop(state);
+        while let Some(span) = scan.kernel.oldest() {
+            if !self.take_span_back(cache, scan, &span) {
+                break;
+            }
+        }
+        let mut state = self.state();
+        let is_over = scan.kernel.oldest().is_none();
+        if is_over
+            && state
+                .scan
+                .as_ref()
+                .is_some_and(|now| Arc::ptr_eq(now, scan))
+        {
+            state.scan = None;
+            if has_come_to_its_end {
+                state.scan_spans = MOST_SPANS.min(2 * state.scan_spans);
+                state.scan_pause = FIRST_PAUSE;
+            } else if went_on {
+                state.scan_spans = FIRST_SPANS;
+            }
+        }
+        (state, is_over)
+    }
+
+    /// The state, when nobody changes it, and the engine serves all of the window, or the kernel does. Where the kernel could not be made
+    /// to give a span back, the state has that scan still.
+    pub(super) fn without_scan(&self) -> MutexGuard<'_, State> {
+        let mut failed = None;
+        loop {
+            let ended = self
+                .changed
+                .wait_while(self.state(), |state| state.changing);
+            let mut state = ended.unwrap_or_else(PoisonError::into_inner);
+            let is_new =
+                |scan: &Arc<Scan>| !failed.as_ref().is_some_and(|last| Arc::ptr_eq(last, scan));
+            let Some(scan) = state.scan.clone().filter(is_new) else {
+                return state;
+            };
+            let Some(cache) = self.of.as_ref().and_then(|place| place.cache.upgrade()) else {
+                return state;
+            };
+            if scan.kernel.goes_on() {
+                // Somebody calls, which cannot be served beside it.
+                state.pause_scans();
+            }
+            drop(self.end_scan(state, &cache, &scan));
+            // Another may have begun meanwhile.
+            failed = Some(scan);
+        }
+    }
+
+    /// No map of the window is left: no span is shown any more. Those that are go with the window, or are taken back soon.
+    pub(in crate::files) fn stop_scan(&self) {
+        if let Some(scan) = self.scan() {
+            scan.kernel.stop();
+        }
+    }
+}
+
+impl State {
+    fn pause_scans(&mut self) {
+        self.no_scan_before = Some(Instant::now() + self.scan_pause);
+        self.scan_pause = (self.scan_pause * 2).min(super::LONGEST_PAUSE);
+    }
+}
+
+/// The windows of an engine that the kernel serves spans of.
+#[derive(Default)]
+pub(in crate::files) struct Scans(Vec<(Weak<PageCache>, Weak<Served>)>);
+
+impl Scans {
+    pub(in crate::files) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Begins one, if the file of a window has been read in order for a while.
+    pub(in crate::files) fn consider(
+        &mut self,
+        (window, cache): (&Weak<PageCache>, impl FnOnce() -> Option<Arc<PageCache>>),
+        served: &Arc<Served>,
+        policy: &ReadPolicy,
+    ) {
+        #[cfg(test)]
+        if !tests::FINDS.load(core::sync::atomic::Ordering::Relaxed) {
+            return;
+        }
+        let file = served.shown_file();
+        if let Some(read_to) = file.and_then(|file| file.take_scanned())
+            && let Some(cache) = cache()
+            && served.begin_scan(&cache, read_to, policy)
+            && !self.0.iter().any(|(known, _)| known.ptr_eq(window))
+        {
+            self.0.push((window.clone(), Arc::downgrade(served)));
+        }
+    }
+
+    /// Goes on with all of them.
+    pub(in crate::files) fn follow(
+        &mut self,
+        upgrade: impl Fn(&Weak<PageCache>) -> Option<Arc<PageCache>>,
+    ) {
+        self.0.retain(|(window, served)| {
+            match (upgrade(window), served.upgrade()) {
+                (Some(cache), Some(served)) => served.follow_scan(&cache),
+                (None, Some(served)) => {
+                    // The window has gone, and a hold that was forgotten keeps this.
+                    served.state().scan = None;
+                    false
+                }
+                (_, None) => false,
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
