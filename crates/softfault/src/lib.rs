@@ -59,7 +59,10 @@
 //!   each range. The caller can await it or block on it.
 //! - **Files that change.** A page shows the file's bytes as they were when the page
 //!   was read, until it is evicted; [`Mmap::invalidate`] drops it. A new map
-//!   of a changed file shows the change. When another process truncates the file, pages that
+//!   of a changed file shows the change, unless another party made it by stores to a shared mapping, which need not change the file's times.
+//!   A program that maps a descriptor which is open for reading and writing may write to the file by calls, and read by the map what it
+//!   wrote: by default such a map is the kernel's own, in no budget. With [`Builder::allow_kernel_maps`]`(false)`, and with
+//!   [`Coherence::Engine`], it is the engine's. When another process truncates the file, pages that
 //!   are in memory stay; a touch of any other page past the end raises SIGBUS, or reads zeros
 //!   ([`OnTruncate`]). [`Engine::truncate`] removes these pages at once. Both ways of reading show
 //!   the same bytes: a read through the page cache shows the same as read(2), written

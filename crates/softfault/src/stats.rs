@@ -191,7 +191,7 @@ pub struct KernelStats {
     /// ([`Reads`](crate::Reads)). What it has of them at a time is charged to the budget.
     pub scanned_bytes: u64,
     /// Shared writable maps that were made ([`MmapMut::map_mut`](crate::MmapMut::map_mut)), and read-only maps of
-    /// the same files that were made while these lived.
+    /// the same files that were made while these lived, or by descriptors that are open for writing, or when no descriptor was left.
     pub shared_maps: u64,
     /// Their bytes.
     pub shared_bytes: u64,

@@ -4,10 +4,11 @@ mod child;
 mod write_scene;
 
 use child::{assert_exit, forked};
-use softfault::{Advice, Builder, Engine, OnTruncate, Reads};
+use softfault::{Advice, Builder, Coherence, Engine, OnTruncate, Reads};
 use softfault_oracle::Finally;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use write_scene::{PAGE, Scratch, alone, byte, read};
 
@@ -51,6 +52,67 @@ fn a_map_that_writes_gives_no_window_to_a_kernel_that_may_not_serve() {
         let mapped = map.residency(..).unwrap().mapped;
         assert!(mapped > 0, "the engine's: {mapped}");
     }
+}
+
+/// Failed before: a database that maps its file to read it, and commits by write(2), lost nearly all that it wrote.
+#[test]
+fn a_program_sees_at_once_what_it_writes_by_calls() {
+    let _alone = alone();
+    let scratch = scratch("by-calls", PAGES);
+    let file = scratch.open();
+    let map_by = |engine: &Engine, file: &File| {
+        // SAFETY: changes are a part of the test.
+        unsafe { engine.map(file) }.unwrap()
+    };
+    let engine = builder().build().unwrap();
+    let before = engine.stats().kernel.shared_maps;
+    let map = map_by(&engine, &file);
+    for (page, byte_of) in (0..PAGES).zip((0..u8::MAX).cycle()) {
+        assert_eq!(byte(&map, page * PAGE), 7);
+        file.write_all_at(&[byte_of], (page * PAGE) as u64).unwrap();
+        assert_eq!(byte(&map, page * PAGE), byte_of);
+    }
+    assert!(!map.is_managed());
+    assert_eq!(engine.stats().kernel.shared_maps, before + 1);
+    // The engine has it where the kernel may not, or is not to, and by a descriptor that nobody can write by.
+    assert!(map_by(&engine, &File::open(&scratch.0).unwrap()).is_managed());
+    let forbidden = builder().allow_kernel_maps(false).build().unwrap();
+    assert!(map_by(&forbidden, &file).is_managed());
+    let over_engine = builder().coherence(Coherence::Engine).build().unwrap();
+    assert!(map_by(&over_engine, &file).is_managed());
+}
+
+/// Failed before: a window takes a descriptor, and the program has no more of them.
+#[test]
+fn without_descriptors_the_kernel_maps() {
+    let _alone = alone();
+    let scratch = scratch("without", 4);
+    let maps_all = |builder: Builder| {
+        forked(|| {
+            let engine = builder.clone().build().unwrap();
+            let limit = libc::rlimit {
+                rlim_cur: 64,
+                rlim_max: 64,
+            };
+            // SAFETY: of this child.
+            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+            let mut maps = Vec::new();
+            for number in 0..100 {
+                let path = format!("{}-{number}", scratch.0.display());
+                std::fs::copy(&scratch.0, &path).unwrap();
+                let file = File::open(&path).unwrap();
+                std::fs::remove_file(&path).unwrap();
+                // SAFETY: nobody writes to it.
+                match unsafe { engine.map(&file) } {
+                    Ok(map) => maps.push(map),
+                    Err(error) => return error.raw_os_error().unwrap_or(1),
+                }
+            }
+            i32::from(!maps.iter().all(|map| byte(map, PAGE) == 7))
+        })
+    };
+    assert_exit(maps_all(builder()), 0);
+    assert_exit(maps_all(builder().allow_kernel_maps(false)), libc::EMFILE);
 }
 
 /// The flags of the mapping at an address, as /proc has them.

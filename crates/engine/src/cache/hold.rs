@@ -1,7 +1,7 @@
 //! Pages that a map holds as long as it lives: charged when it is made, or the map is refused.
 
 use super::{MapError, Node};
-use crate::budget::{FLOOR, Need};
+use crate::budget::{FLOOR, InHand, Need};
 use crate::reclaim::memory_wait::MemoryWaitLimit;
 use sync::Arc;
 
@@ -37,7 +37,15 @@ impl HeldPages {
                 let node = node.clone();
                 return Some(Self { node, pages });
             }
-            if !node.make_room(Need::Pages((pages + FLOOR) as usize)) {
+            let made = match budget.short_of(pages + FLOOR) {
+                Some(short) if short.is_shared() => {
+                    short.reclaim_from_members((pages + FLOOR) as usize, InHand::Nothing)
+                }
+                Some(_) => node.reclaim((pages + FLOOR) as usize),
+                // Others have given some back.
+                None => 1,
+            };
+            if made == 0 {
                 break;
             }
         }

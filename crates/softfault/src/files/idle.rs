@@ -2,6 +2,7 @@
 //!
 //! | a file | its window goes |
 //! |---|---|
+//! | was written to | with its last map, or as soon as its pages are written |
 //! | lost its last name while it was mapped | with its last map |
 //! | lost it later | within two looks: 2 s |
 //! | has a name, or never had one | after [`MOST_LOOKS`] looks: 30 s |
@@ -143,7 +144,7 @@ impl Files {
         if idle.first {
             self.shared.wake();
         }
-        if idle.has_lost_its_name() {
+        if idle.written || idle.has_lost_its_name() {
             let _looking = lock(&self.shared.looking);
             self.shared.forget(idle);
         }

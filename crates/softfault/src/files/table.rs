@@ -48,6 +48,9 @@ pub(super) struct IdleWindow {
     pub(super) named: Option<Arc<FileStore>>,
     /// It is the first: nobody looks yet.
     pub(super) first: bool,
+    /// It was written to. It forgets its pages when it is mapped again, and while it is there its file is open for writing: the program cannot
+    /// execute it, nor take a lease on it.
+    pub(super) written: bool,
 }
 
 /// All windows of an engine.
@@ -228,6 +231,7 @@ impl WindowTable {
             since: self.closed,
             named: entry.file.clone().filter(|_| entry.had_name),
             first: core::mem::take(&mut self.unlooked),
+            written: entry.writes.is_some(),
         })
     }
 
@@ -314,13 +318,16 @@ impl WindowTable {
         let since = |look: u64| self.looks - look;
         let entries = self.files.values().flatten();
         let idle = entries.filter(|entry| entry.users == 0);
-        let (old, young): (Vec<_>, Vec<_>) = idle.partition(|entry| since(entry.idle_look) > most);
+        // One that was written to is there for pages that could not be written, or for somebody who still looked at it.
+        let is_old = |entry: &&FileWindow| since(entry.idle_look) > most || entry.writes.is_some();
+        let (old, young): (Vec<_>, Vec<_>) = idle.partition(is_old);
         let old: Vec<_> = old.iter().map(|entry| entry.idle_since).collect();
         let named = young.into_iter().filter(|entry| entry.had_name);
         let named = named.map(|entry| IdleWindow {
             since: entry.idle_since,
             named: entry.file.clone(),
             first: false,
+            written: false,
         });
         let named = named.collect();
         old.iter().for_each(|&since| self.forget(since, gone));

@@ -10,9 +10,9 @@ use crate::files::{Look, OpenedWindow};
 use crate::kernel::{KernelAccess, KernelCount, KernelMap, MapSource};
 use crate::managed::Managed;
 use crate::map_mut::MmapMut;
-use crate::options::{MmapAsRawDesc, MmapOptions, borrowed};
+use crate::options::{Coherence, MmapAsRawDesc, MmapOptions, borrowed};
 use crate::signal;
-use crate::store::Descriptor;
+use crate::store::{self, Descriptor};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::OnTruncate;
 use std::fs::File;
@@ -147,11 +147,14 @@ impl MmapOptions {
         let masked = signal::masked();
         engine.inner.check_signals(&masked)?;
         let is_written = || engine.inner.files.is_written(&looked.identity);
-        if !is_written() {
-            let map = self.of_window(engine, managed, file.fd, looked)?;
-            // A writable map that was made meanwhile may not have seen this window.
-            if !is_written() {
-                return Ok(map);
+        if !is_written() && !self.may_be_written(engine, managed, file) {
+            match self.of_window(engine, managed, file.fd, looked) {
+                // A writable map that was made meanwhile may not have seen this window.
+                Ok(map) if !is_written() => return Ok(map),
+                Ok(_) => {}
+                // A window takes a descriptor or two, and a mapping of the kernel's none.
+                Err(error) if has_run_out(&error) && self.may_be_kernels(engine, managed) => {}
+                Err(error) => return Err(error),
             }
         }
         let len = self.length(looked.identity.size)?;
@@ -159,6 +162,20 @@ impl MmapOptions {
         KernelCount::Shared.add(1);
         KernelCount::SharedBytes.add(len as u64);
         Ok(Mmap::of_private(MmapMut::of_kernel(engine, map)))
+    }
+
+    /// True if a map of any file may be the kernel's.
+    fn may_be_kernels(&self, engine: &Engine, managed: &Managed) -> bool {
+        let fails_past_the_end = engine.inner.options.on_truncate == OnTruncate::Error;
+        managed.reads.kernel_may_serve() && fails_past_the_end && self.alone.is_none()
+    }
+
+    /// True if the program may write to the file by the descriptor that it maps, and the kernel may show the file. A program that does may
+    /// read by the map at once what it wrote by a call, as some databases do. A window has the bytes as they were read.
+    fn may_be_written(&self, engine: &Engine, managed: &Managed, file: FileToMap<'_>) -> bool {
+        let by_kernel = engine.inner.options.resolved_coherence() == Coherence::Kernel;
+        let may = by_kernel && self.may_be_kernels(engine, managed);
+        may && !file.looked.unchangeable && store::may_be_written(file.fd).is_ok()
     }
 
     /// Maps a file over the process's default engine, for reading and executing. It is a mapping of the kernel, in no
@@ -232,6 +249,11 @@ impl MmapOptions {
         // SAFETY: the caller vouches for it.
         unsafe { self.map_copy_in(engine, file)?.make_read_only() }
     }
+}
+
+/// True if there is no descriptor left.
+fn has_run_out(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 impl Engine {

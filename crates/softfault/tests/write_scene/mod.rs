@@ -4,6 +4,7 @@
 
 use softfault::{Coherence, Engine, Mmap, MmapMut};
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,9 +70,11 @@ pub fn write(engine: &Engine, file: &File) -> MmapMut {
     map
 }
 
+/// A map of the file, by a descriptor that is open for reading only: others may be the kernel's to map.
 pub fn read(engine: &Engine, file: &File) -> Mmap {
+    let to_read = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
     // SAFETY: as above.
-    unsafe { engine.map(file) }.unwrap()
+    unsafe { engine.map(&to_read) }.unwrap()
 }
 
 /// The byte as the map has it now.
