@@ -1,8 +1,11 @@
 """Where there is no userfaultfd, or no native part at all: the same names, and one warning."""
 
+import pathlib
 import platform
+import shutil
 
 import pytest
+import softfault
 from conftest import run
 
 USE = """
@@ -69,6 +72,31 @@ if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.create_string_buffer(p
 
 def test_without_the_native_part(tmp_path):
     assert "error: " in run(NO_NATIVE + USE, tmp_path).stdout
+
+
+def test_a_package_without_the_native_part(tmp_path):
+    """As pure Python files are installed, or a source tree is used: the module is not there, and nothing stands in for it."""
+    package = pathlib.Path(softfault.__file__).parent
+    shutil.copytree(package, tmp_path / "softfault", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    first = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
+    last = f"assert softfault.__file__.startswith({str(tmp_path)!r}), softfault.__file__\n"
+    assert "error: " in run(first + USE + last, tmp_path).stdout
+
+
+def test_a_native_part_that_cannot_be_loaded_is_an_error(tmp_path):
+    """Only a missing one is done without: the maps of a broken package would have no budget."""
+    package = pathlib.Path(softfault.__file__).parent
+    shutil.copytree(package, tmp_path / "softfault", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    (tmp_path / "softfault" / "_native.py").write_text("import a_module_that_is_not_there\n")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+try:
+    import softfault
+except ModuleNotFoundError as error:
+    print("refused:", error.name)
+"""
+    assert "refused: a_module_that_is_not_there" in run(code).stdout
 
 
 def test_where_userfaultfd_is_closed(tmp_path):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 IS_NATIVE = False
 
 if sys.platform == "linux":
     try:
-        from . import _native as native
-
+        # Not `from . import`, which says of a missing module only that a name cannot be imported.
+        native = importlib.import_module("._native", __package__)
         IS_NATIVE = hasattr(native, "mmap")
-    except ImportError as _error:
-        # A second interpreter of a process is refused by the module itself; that it is not there is another matter.
-        if not isinstance(_error, ModuleNotFoundError):
+    except ModuleNotFoundError as _error:
+        # That very module is not there. A module that refuses a second interpreter, or cannot be loaded, is another matter.
+        if _error.name != f"{__package__}._native":
             raise
 
 if not IS_NATIVE:
