@@ -519,6 +519,22 @@ def test_resizes_of_a_private_map_of_a_file(tmp_path, options):
             assert seen[:half] == seen[half:], (offset, sizes)
 
 
+@pytest.mark.skipif(not hasattr(mmap, "MAP_STACK"), reason="this mmap has no MAP_STACK")
+def test_private_memory_of_the_kernel_s_is_resized():
+    """Flags that an engine does not know leave the memory to the kernel, and private."""
+    page = mmap.PAGESIZE
+    with softfault.mmap(-1, page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_STACK) as m:
+        assert not m.managed
+        m[:3] = b"abc"
+        m.resize(64 * page)
+        assert (len(m), m[:4], m[-1]) == (64 * page, b"abc\0", 0)
+        m.resize(page)
+        assert (len(m), m[:3]) == (page, b"abc")
+    with softfault.mmap(-1, page, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS) as m:
+        with pytest.raises(ValueError, match="shared anonymous"):
+            m.resize(2 * page)
+
+
 def test_anonymous_memory_takes_no_file(tmp_path):
     path = tmp_path / "untouched"
     path.write_bytes(b"x" * (4 << 20))

@@ -108,7 +108,8 @@ impl Mmap {
         if len == 0 {
             return Err(raised(io::Error::from_raw_os_error(libc::EINVAL)));
         }
-        let is_shared_memory = self.state().file.is_none() && matches!(*memory, Memory::Plain(_));
+        // Private memory grows, also where only the kernel can map it.
+        let is_shared_memory = !self.is_private && self.state().file.is_none();
         if is_shared_memory && len > memory.len() {
             let text = "mmap: can't expand a shared anonymous mapping on Linux";
             return Err(PyValueError::new_err(text));
