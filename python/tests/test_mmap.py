@@ -535,6 +535,25 @@ def test_private_memory_of_the_kernel_s_is_resized():
             m.resize(2 * page)
 
 
+@pytest.mark.skipif(not hasattr(mmap, "MAP_POPULATE"), reason="this mmap has no MAP_POPULATE")
+def test_map_populate_is_advice(engine, path):
+    """As in mmap(2): memory that the budget has no room for is mapped, and not brought in."""
+    populated = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    with softfault.mmap(-1, 4 * BUDGET, flags=populated) as m:
+        assert len(m) == 4 * BUDGET
+        m[:3] = b"abc"
+        assert m[:4] == b"abc\0"
+    with softfault.mmap(-1, BUDGET // 4, flags=populated) as m:
+        before = engine.stats()
+        m[:] = bytes(len(m))
+        assert m.managed is False or engine.stats()["anonymous_faults"] == before["anonymous_faults"]
+    with open(path, "rb") as file:
+        flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+        with softfault.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ) as m:
+            file.seek(len(m) - 8)
+            assert m[-8:] == file.read()
+
+
 def test_anonymous_memory_takes_no_file(tmp_path):
     path = tmp_path / "untouched"
     path.write_bytes(b"x" * (4 << 20))

@@ -183,7 +183,7 @@ impl Mmap {
         let Opened { memory, file } = opened?;
         let memory = Arc::new(memory);
         maps::enter(&memory, arguments.access() != Access::Read);
-        Ok(Self {
+        let map = Self {
             state: Mutex::new(State {
                 memory: Some(memory),
                 file: file.filter(|_| trackfd).map(Arc::new),
@@ -195,7 +195,11 @@ impl Mmap {
             is_private: arguments.is_private(),
             offset: offset as u64,
             trackfd,
-        })
+        };
+        if arguments.is_to_be_populated() {
+            map.populate_at_first(py, arguments.is_writable_memory())?;
+        }
+        Ok(map)
     }
 
     /// Unmaps the map. Raises BufferError while a buffer of it is in use.

@@ -106,8 +106,18 @@ impl Arguments {
         self.access
     }
 
+    /// Memory of the map's own, which may be written to.
+    pub(super) fn is_writable_memory(&self) -> bool {
+        self.fd.is_none() && self.is_private() && self.prot & libc::PROT_WRITE != 0
+    }
+
     pub(super) fn is_private(&self) -> bool {
         self.flags & libc::MAP_TYPE == libc::MAP_PRIVATE
+    }
+
+    /// MAP_POPULATE, which the kernel has heeded for a map of its own.
+    pub(super) fn is_to_be_populated(&self) -> bool {
+        self.flags & libc::MAP_POPULATE != 0
     }
 
     /// True if an engine may serve it: memory that children share is the kernel's, and so is a map that needs more than an
@@ -181,9 +191,6 @@ impl Arguments {
     fn options(&self, length: usize) -> MmapOptions {
         let mut options = MmapOptions::new();
         options.len(length).offset(self.offset);
-        if self.flags & libc::MAP_POPULATE != 0 {
-            options.populate();
-        }
         options
     }
 

@@ -29,6 +29,32 @@ impl Mmap {
         let part = part(&memory, start, length)?;
         Ok((memory, part))
     }
+
+    /// Brings a map in that was just made. It is advice, as in mmap(2): where the budget has no room, the map is there all the same.
+    pub(super) fn populate_at_first(&self, py: Python<'_>, writable_memory: bool) -> PyResult<()> {
+        let (memory, all) = self.with_part(0, None)?;
+        if !matches!(*memory, Memory::Served(_)) {
+            return Ok(());
+        }
+        if !writable_memory {
+            let _ = py.detach(|| memory.prefetch(all));
+            return Ok(());
+        }
+        for part in steps(all) {
+            if py.detach(|| memory.populate(part, true)).is_err() {
+                break;
+            }
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+}
+
+/// A range in the steps in which it is populated: signals are handled between them.
+fn steps(all: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    const STEP: usize = 16 << 20;
+    let starts = (all.start / STEP * STEP..all.end).step_by(STEP);
+    starts.map(move |start| start.max(all.start)..all.end.min(start + STEP))
 }
 
 #[pymethods]
@@ -77,7 +103,6 @@ impl Mmap {
         write: bool,
         progress: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        const STEP: usize = 16 << 20;
         let (memory, all) = match write {
             false => self.with_part(start, length)?,
             true => {
@@ -85,14 +110,11 @@ impl Mmap {
                 self.with_part(start, length)?
             }
         };
-        let mut at = all.start;
-        while at < all.end {
-            let end = all.end.min((at / STEP + 1) * STEP);
-            py.detach(|| memory.populate(at..end, write))
-                .map_err(raised)?;
-            at = end;
+        for part in steps(all.clone()) {
+            let done = part.end - all.start;
+            py.detach(|| memory.populate(part, write)).map_err(raised)?;
             if let Some(progress) = progress {
-                progress.call1((at - all.start, all.len()))?;
+                progress.call1((done, all.len()))?;
             }
             py.check_signals()?;
         }
