@@ -1,5 +1,6 @@
 """Where there is no userfaultfd, or no native part at all: the same names, and one warning."""
 
+import errno
 import pathlib
 import platform
 import shutil
@@ -33,11 +34,15 @@ with warnings.catch_warnings(record=True) as said:
                 with open(os.devnull, "wb") as null:
                     assert softfault.write(null, view) == len(m) == m.write_to(null.fileno())
             m.fault_in([(0, 10)]); m.prefetch(); m.populate(progress=lambda *_: None)
+            try:
+                m.populate(write=True); assert False, "it cannot be written to"
+            except TypeError:
+                pass
             room = bytearray(8); assert m.readinto(room) == 8
             m.close()
             w = engine.mmap(opened.fileno(), 0); w[0] = 7; w.flush(); w.close()
             w = engine.mmap(-1, 4096); w[:2] = b"ab"; w.close()
-            assert engine.stats()["kernel_fallback"] is True
+            assert engine.stats()["kernel_fallback"] is True and engine.stats()["peak_bytes"] == 0
             engine.set_memory("32M"); engine.close_idle()
             np.arange(3 << 17, dtype="i8").tofile(file)
 ours = [str(w.message) for w in said if w.category is RuntimeWarning]
@@ -72,6 +77,20 @@ if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.create_string_buffer(p
 
 def test_without_the_native_part(tmp_path):
     assert "error: " in run(NO_NATIVE + USE, tmp_path).stdout
+
+
+def test_it_counts_what_the_native_part_counts():
+    from softfault import _fallback
+
+    assert list(_fallback.Engine().stats()) == list(softfault.Engine(memory="64M").stats())
+
+
+def test_pages_cannot_be_locked_without_the_native_part():
+    from softfault import _fallback
+
+    with _fallback.mmap(-1, 4096) as m, pytest.raises(OSError) as raised:
+        m.lock()
+    assert raised.value.errno == errno.EOPNOTSUPP
 
 
 def test_a_package_without_the_native_part(tmp_path):

@@ -2,10 +2,49 @@
 
 from __future__ import annotations
 
+import errno
 import mmap as _standard
 import os
 
 _STEP = 1 << 20
+
+#: What the native part counts, and here nobody.
+_COUNTERS = (
+    "budget_bytes",
+    "resident_bytes",
+    "peak_bytes",
+    "faults",
+    "minor_faults",
+    "major_faults",
+    "failed_touches",
+    "memory_waits",
+    "readahead_pages",
+    "readahead_used",
+    "readahead_dropped",
+    "anonymous_faults",
+    "bytes_read",
+    "read_cached_bytes",
+    "read_direct_bytes",
+    "read_errors",
+    "dirty_bytes",
+    "written_back_bytes",
+    "write_errors",
+    "evicted",
+    "refaults",
+    "windows",
+    "idle_windows",
+    "swap_pages_out",
+    "swap_pages_in",
+    "swap_write_errors",
+    "swap_full",
+    "swap_slots_used",
+    "swap_slots_total",
+    "kernel_small_maps",
+    "kernel_shared_maps",
+    "kernel_shared_bytes",
+    "kernel_switches",
+    "kernel_other_maps",
+)
 
 
 class Engine:
@@ -23,7 +62,7 @@ class Engine:
         pass
 
     def stats(self):
-        return {"budget_bytes": self._memory or 0, "kernel_fallback": True}
+        return {**dict.fromkeys(_COUNTERS, 0), "budget_bytes": self._memory or 0, "kernel_fallback": True}
 
 
 def _in_steps(size, step):
@@ -77,6 +116,10 @@ class mmap(_standard.mmap):
 
     def populate(self, start=0, length=None, *, write=False, progress=None):
         start, stop = self._part(start, length)
+        if write:
+            with memoryview(self) as view:
+                if view.readonly:
+                    raise TypeError("mmap can't modify a readonly memory map.")
         for at in range(start, stop, _STEP):
             end = min(at + _STEP, stop)
             self[at:end]
@@ -98,7 +141,7 @@ class mmap(_standard.mmap):
         return _in_steps(stop - start, step)
 
     def lock(self):
-        raise OSError("pages cannot be kept in memory on this system")
+        raise OSError(errno.EOPNOTSUPP, "pages cannot be kept in memory without the native part")
 
     def unlock(self):
         pass
