@@ -62,6 +62,35 @@ def test_a_handler_s_exception_ends_take(path, handler):
         pytest.fail("all was taken")
 
 
+#: A resize that waits for another thread's call, which waits for a pipe, when the interpreter exits. The threads have no frame of the
+#: program's, which would keep `last`.
+EXIT = """
+import os, mmap, softfault, threading, time
+
+class Last:
+    map = softfault.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE)
+
+    def __del__(self):
+        try:
+            {use}
+        except RuntimeError as error:
+            print("refused:", error)
+
+last = Last()
+reading, _writing = os.pipe()
+for call, arguments in (last.map.read_from, (reading, 0, 10)), (last.map.resize, (2 << 20,)):
+    threading.Thread(target=call, args=arguments, daemon=True).start()
+    time.sleep(0.1)
+del call
+"""
+
+
+@pytest.mark.parametrize("use", ["len(self.map)", "self.map.tell()"])
+def test_an_exit_does_not_wait_for_a_resize(use):
+    """Of a daemon thread, which does not run any more then. On a busy machine the resize may have ended before."""
+    run(EXIT.replace("{use}", use))
+
+
 def test_a_handler_s_exception_ends_fault_in(path, engine, handler):
     m = softfault.mmap(os.open(path, os.O_RDONLY), 0, access=softfault.ACCESS_READ)
     # Each pass reads all of it again: the budget does not hold it.

@@ -27,7 +27,7 @@ use crate::memory::{Memory, copy_across};
 use core::ffi::c_int;
 use open::{Access, Arguments, Opened};
 use position::Position;
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::fs::File;
@@ -110,6 +110,12 @@ impl Mmap {
             }
             drop(state);
             Python::attach(|py| {
+                if is_finalizing(py) {
+                    // A thread that has let the interpreter go does not get it again: nobody would bring it about.
+                    return Err(PyRuntimeError::new_err(
+                        "another thread was in a call on the map when the interpreter began to exit",
+                    ));
+                }
                 py.detach(change::wait_for_others);
                 py.check_signals()
             })?;
@@ -153,6 +159,19 @@ impl Mmap {
         }
         (memory.map(Held::from), state.file.take())
     }
+}
+
+/// True once the interpreter exits: other threads run no Python code any more. `Py_IsFinalizing` is in the stable ABI from 3.13 on.
+fn is_finalizing(py: Python<'_>) -> bool {
+    // SAFETY: the name ends with a zero, and this thread has the interpreter's lock.
+    let function = unsafe { ffi::PySys_GetObject(c"is_finalizing".as_ptr()) };
+    // SAFETY: an object, or null, which `sys` has; it gets a reference of its own here.
+    let function = unsafe { Bound::from_borrowed_ptr_or_opt(py, function) };
+    // `sys` is empty near the end.
+    function.is_none_or(|function| {
+        let answer = function.call0().and_then(|answer| answer.is_truthy());
+        answer.unwrap_or(true)
+    })
 }
 
 #[pymethods]
