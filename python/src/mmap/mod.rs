@@ -197,7 +197,10 @@ impl Mmap {
         // The last reference to an engine that another thread drops meanwhile may go there, too.
         let opened = py.detach(|| {
             let engine = served;
-            arguments.open(engine.as_ref())
+            let mut opened = arguments.open(engine.as_ref())?;
+            // A close of a file may wait for a server, as write-back may.
+            opened.file.take_if(|_| !trackfd);
+            Ok::<_, PyErr>(opened)
         });
         let Opened { memory, file } = opened?;
         let memory = Arc::new(memory);
@@ -205,7 +208,7 @@ impl Mmap {
         let map = Self {
             state: Mutex::new(State {
                 memory: Some(memory),
-                file: file.filter(|_| trackfd).map(Arc::new),
+                file: file.map(Arc::new),
                 position: Position::start(),
                 exports: 0,
                 resized_in: 0,
