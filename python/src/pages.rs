@@ -14,10 +14,12 @@ use std::time::Instant;
 
 /// When a number of seconds from now is over.
 pub(crate) fn deadline(timeout: Option<f64>) -> PyResult<Option<Instant>> {
-    let Some(seconds) = timeout else {
+    let Some(seconds) = timeout.filter(|&seconds| seconds != f64::INFINITY) else {
         return Ok(None);
     };
-    let wait = Duration::try_from_secs_f64(seconds.max(0.0));
+    // Not by max(), whose answer for NaN is 0.
+    let seconds = if seconds < 0.0 { 0.0 } else { seconds };
+    let wait = Duration::try_from_secs_f64(seconds);
     let wait =
         wait.map_err(|_| PyValueError::new_err("the timeout is not a valid number of seconds"))?;
     let until = Instant::now().checked_add(wait);

@@ -554,6 +554,16 @@ def test_map_populate_is_advice(engine, path):
             assert m[-8:] == file.read()
 
 
+def test_timeouts_at_their_ends(engine, path):
+    with softfault.mmap(os.open(path, os.O_RDONLY), 0, access=mmap.ACCESS_READ) as m:
+        m.fault_in([(0, 1 << 20)], timeout=float("inf"))
+        softfault.fault_in(np.frombuffer(m, dtype="u1")[: 1 << 20], timeout=float("inf"))
+        for call in (lambda: m.fault_in([(0, 1)], float("nan")), lambda: softfault.fault_in(m, float("nan"))):
+            with pytest.raises(ValueError, match="timeout"):
+                call()
+        m.fault_in([(0, 0)], timeout=float("-inf"))
+
+
 def test_anonymous_memory_takes_no_file(tmp_path):
     path = tmp_path / "untouched"
     path.write_bytes(b"x" * (4 << 20))
