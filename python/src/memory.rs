@@ -214,20 +214,8 @@ impl Memory {
     /// Brings a part in; as writes would, if it is to be written to.
     pub(crate) fn populate(&self, part: Range<usize>, write: bool) -> io::Result<()> {
         match self {
-            Self::Served(map) => {
-                let advice = match write {
-                    true => Advice::PopulateWrite,
-                    false => Advice::PopulateRead,
-                };
-                map.advise_range(advice, part.start, part.len())
-            }
-            Self::Plain(map) => {
-                let advice = match write {
-                    true => libc::MADV_POPULATE_WRITE,
-                    false => libc::MADV_POPULATE_READ,
-                };
-                map.advise(&whole_pages(part), advice)
-            }
+            Self::Served(map) => map.populate(part, write),
+            Self::Plain(map) => map.populate(&whole_pages(part), write),
         }
     }
 

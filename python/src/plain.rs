@@ -73,6 +73,21 @@ impl Plain {
         answered(unsafe { libc::madvise(self.at(part), part.len(), advice) })
     }
 
+    /// Brings pages in, as reads would, or writes. The kernel tells a page that it cannot read by EFAULT; before Linux 5.14, and of
+    /// devices, it cannot be asked, and a later touch finds out.
+    pub(crate) fn populate(&self, part: &Range<usize>, write: bool) -> io::Result<()> {
+        let advice = match write {
+            true => libc::MADV_POPULATE_WRITE,
+            false => libc::MADV_POPULATE_READ,
+        };
+        self.advise(part, advice)
+            .or_else(|error| match error.raw_os_error() {
+                Some(libc::EINVAL) => Ok(()),
+                Some(libc::EFAULT) => Err(io::Error::from_raw_os_error(libc::EIO)),
+                _ => Err(error),
+            })
+    }
+
     /// mlock(2) or munlock(2) of all of it.
     pub(crate) fn lock(&self, locked: bool) -> io::Result<()> {
         let all = self.at(&(0..0));

@@ -7,7 +7,7 @@ use crate::maps::{NotMapped, Part};
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use libc::{iovec, timespec};
-use softfault::{Advice, MmapRaw};
+use softfault::MmapRaw;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub extern "C" fn softfault_fault_in(addr: *const c_void, length: usize) -> c_in
         let range = bytes(addr, length)?;
         let parts = Part::of(&range).map_err(|NotMapped| Failure::not_mapped())?;
         for part in &parts {
-            populate(&part.map, &part.kept_offsets())?;
+            part.map.populate(part.kept_offsets(), false)?;
         }
         Ok(0)
     })
@@ -101,12 +101,6 @@ pub unsafe extern "C" fn softfault_fault_in_many(
         }
         Ok(failed.len() as c_int)
     })
-}
-
-/// Brings a part in, by the server of the map.
-fn populate(map: &MmapRaw, offsets: &Range<usize>) -> Result<(), Failure> {
-    let range = (offsets.start, offsets.len());
-    Ok(map.advise_range(Advice::PopulateRead, range.0, range.1)?)
 }
 
 /// Ranges by the maps that they are of.

@@ -35,7 +35,11 @@ fn a_map_reaches_past_the_end_of_its_file() {
                 let twin = Twin::of(of_file(&made, 6, prot, flags), engine);
                 for page in 0..6 {
                     let (ours, _) = twin.at(page);
-                    let said = answer(softfault_fault_in(ours, PAGE));
+                    let said = match answer(softfault_fault_in(ours, PAGE)) {
+                        // Of a map that the kernel serves, as behind the end of one below.
+                        Err(libc::EIO) => Err(libc::EFAULT),
+                        said => said,
+                    };
                     assert_eq!(said, populate(&twin, page), "{bytes} {prot} {flags} {page}");
                     if said.is_ok() {
                         twin.same(page, 1);
@@ -370,6 +374,25 @@ fn bytes_that_the_map_cannot_take_do_not_count() {
         assert_eq!(read.join().unwrap(), (-1, libc::EIO), "{}", text());
     });
     unmap(map as *mut _, 4 * PAGE);
+}
+
+/// Failed before: EFAULT, by which madvise(2) tells a failed read, as if it were no error of the disk.
+#[test]
+fn a_page_that_the_kernel_cannot_bring_in_is_an_error_of_a_read() {
+    let _turn = crate::twin::turn();
+    if !softfault::Advice::PopulateRead.is_supported() {
+        softfault_skip::skipped("kernel", "the kernel has no MADV_POPULATE_READ");
+        return;
+    }
+    let made = file(4 * PAGE);
+    let map = of_file(&made, 4, WRITE, libc::MAP_SHARED)
+        .ours(DEFAULT)
+        .unwrap();
+    made.set_len(PAGE as u64).unwrap();
+    assert_eq!(answer(softfault_fault_in(map, PAGE)), Ok(()), "{}", text());
+    let all = answer(softfault_fault_in(map, 4 * PAGE));
+    assert_eq!(all, Err(libc::EIO), "{}", text());
+    unmap(map, 4 * PAGE);
 }
 
 /// Failed before: calls ended where the length did that was asked for, and a touch did not.

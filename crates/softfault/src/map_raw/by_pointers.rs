@@ -2,7 +2,8 @@
 
 use super::{MmapRaw, Raw};
 use crate::fault_in::{Awaited, FaultInMany};
-use crate::{Engine, FaultError, many_maps};
+use crate::file_map::populate_by_kernel;
+use crate::{Advice, Engine, FaultError, many_maps};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -57,6 +58,23 @@ impl MmapRaw {
             (map, ranges)
         });
         many_maps::wait(&asked.collect::<Vec<_>>(), until)
+    }
+
+    /// Brings a part in, as reads would, or as writes would. The error of a page is the same, whoever serves the map: of a map of the
+    /// kernel's this is not `madvise(2)`, which tells a failed read by EFAULT, and not every kernel and mapping has it.
+    #[doc(hidden)]
+    pub fn populate(&self, part: Range<usize>, write: bool) -> io::Result<()> {
+        if write && matches!(self.0, Raw::Read(_)) {
+            return Err(FaultError::ReadOnly.into());
+        }
+        if !self.is_managed() {
+            return Ok(populate_by_kernel(&self.addresses(part)?, write)?);
+        }
+        let advice = match write {
+            true => Advice::PopulateWrite,
+            false => Advice::PopulateRead,
+        };
+        self.advise_range(advice, part.start, part.len())
     }
 
     /// See [`Mmap::prefetch`](crate::Mmap::prefetch).
