@@ -618,6 +618,8 @@ void *softfault_mremap(void *old_address,
  * After an error nothing is changed, with one exception: if memory is short, the first of several maps may have changed.
  *
  * Several threads may call this at the same time, also on the same map, and while others call functions on it and touch it.
+ * But a thread that writes to pages while another makes them read-only gets SIGSEGV, also in softfault_copy_in and
+ * softfault_read_from: let such calls end before.
  */
 int softfault_mprotect(void *addr,
                        size_t length,

@@ -23,6 +23,8 @@ use core::ffi::{c_int, c_void};
 /// After an error nothing is changed, with one exception: if memory is short, the first of several maps may have changed.
 ///
 /// Several threads may call this at the same time, also on the same map, and while others call functions on it and touch it.
+/// But a thread that writes to pages while another makes them read-only gets SIGSEGV, also in softfault_copy_in and
+/// softfault_read_from: let such calls end before.
 ///
 /// # Safety
 /// Nobody writes to pages that may not be written to any more.

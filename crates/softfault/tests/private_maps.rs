@@ -7,7 +7,9 @@ mod twin;
 
 use child::{dies_of, scenario};
 use files::{byte_at, made_file};
-use softfault::{Engine, FaultError, MIN_MEMORY, Mmap, MmapMut, MmapOptions, OnTruncate, Swap};
+use softfault::{
+    Engine, FaultError, MIN_MEMORY, Mmap, MmapMut, MmapOptions, MmapRaw, OnTruncate, Swap,
+};
 use softfault_oracle::Random;
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -317,6 +319,32 @@ fn a_write_to_read_only_memory_is_the_end() {
     let stray = map[99..].as_ptr().cast_mut();
     // SAFETY: not at all; the process dies of it.
     unsafe { stray.write_volatile(5) };
+}
+
+/// Failed before: the part was kept for reads, and the copy was a SIGSEGV.
+#[test]
+fn bytes_for_a_part_that_is_read_only_are_an_error() {
+    let map: MmapRaw = engine().map_anon(8 * PAGE).unwrap().into();
+    map.protect_part(2 * PAGE..4 * PAGE, false).unwrap();
+    let bytes = vec![7_u8; 6 * PAGE];
+    let copy = || {
+        // SAFETY: bytes of the test's; nobody has a reference to the map's.
+        unsafe { map.copy_in(PAGE, (bytes.as_ptr(), bytes.len())) }
+    };
+    assert_eq!(copy(), Err(FaultError::ReadOnly));
+    let mut stored = 0;
+    // SAFETY: as above.
+    let filled = unsafe { map.fill_from(PAGE..7 * PAGE, &mut &bytes[..], &mut stored) };
+    let why = filled.unwrap_err();
+    let inner = why.get_ref().and_then(|why| why.downcast_ref());
+    assert_eq!(inner, Some(&FaultError::ReadOnly), "{why}");
+    assert_eq!(stored, PAGE as u64, "the page before the part");
+    // All of it stays in memory all the same, for the accesses that each part allows.
+    let kept = map.keep(0..8 * PAGE, false).unwrap();
+    map.protect_part(2 * PAGE..4 * PAGE, true).unwrap();
+    assert_eq!(copy(), Ok(bytes.len()));
+    // SAFETY: of this map, which was not remapped.
+    unsafe { map.release(kept) };
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::error::FaultError;
 use crate::file_map::{FileMap, FilePin, populate_by_kernel};
 use crate::kernel_copy;
 use crate::managed::Managed;
+use crate::private::HoldFor;
 use core::ops::{Deref, Range};
 use softfault_engine::PAGE_SIZE;
 
@@ -83,7 +84,7 @@ impl Mmap {
         Ok(match (self.private(), self.file()) {
             _ if addresses.is_empty() => Held::Nothing,
             (Some(private), _) => {
-                private.hold(self.managed(), addresses, false)?;
+                private.hold(self.managed(), addresses, HoldFor::Reads)?;
                 Held::Private
             }
             (None, Some(file)) => Held::File(of_file(file, self.managed(), addresses)?),

@@ -267,16 +267,6 @@ impl MmapMut {
         }
     }
 
-    /// True if system calls may write to kept pages of the map.
-    pub(crate) fn is_writable(&self) -> bool {
-        match &self.kind {
-            MmapMutKind::Managed(private) => private.is_writable(),
-            MmapMutKind::Writable(_) => true,
-            // Its own protection says so: a pin only reads it in.
-            MmapMutKind::Kernel(_) | MmapMutKind::Empty | MmapMutKind::Gone => false,
-        }
-    }
-
     /// See [`MmapRaw::unmap_part`](crate::MmapRaw::unmap_part).
     ///
     /// # Safety

@@ -1,7 +1,7 @@
 //! A part of a private map as a map of its own: `mremap(2)` that grows a part.
 
 use super::{MmapMut, MmapMutKind};
-use crate::private::Private;
+use crate::private::{HoldFor, Private};
 use crate::range::whole_pages;
 use crate::signal;
 use core::ops::Range;
@@ -32,7 +32,7 @@ impl MmapMut {
             for at in touched.clone().step_by(PIECE) {
                 let piece = at..touched.end.min(at + PIECE);
                 let copy = &mut copy[..piece.len()];
-                private.hold(self.managed(), piece.clone(), false)?;
+                private.hold(self.managed(), piece.clone(), HoldFor::Reads)?;
                 // Whole pages: behind the last byte of the map there may be others.
                 // SAFETY: the pages are in memory, and stay as long as they are held; the buffer has as many bytes.
                 unsafe { bytes::load(at as *const u8, copy.as_mut_ptr(), piece.len()) };

@@ -4,6 +4,7 @@ use super::{MmapMut, ServedBy};
 use crate::FaultError;
 use crate::file_map::{FilePin, populate_by_kernel};
 use crate::kernel_copy;
+use crate::private::HoldFor;
 use crate::range::offsets;
 use core::ops::{Range, RangeBounds};
 use core::ptr::slice_from_raw_parts;
@@ -30,7 +31,7 @@ impl MmapMut {
         let mut steps = Steps::default();
         while at < range.end {
             self.start_reads(at, range.end);
-            let kept = steps.keep(self, at..range.end, false)?;
+            let kept = steps.keep(self, at..range.end, HoldFor::Reads)?;
             let part = kept.0.clone();
             if kept.is_kernels() {
                 // From a copy, so that the writer touches no page that may go meanwhile.
@@ -93,7 +94,7 @@ impl MmapMut {
         let mut at = range.start;
         let mut steps = Steps::default();
         while at < range.end {
-            let kept = steps.keep(self, at..range.end, true)?;
+            let kept = steps.keep(self, at..range.end, HoldFor::Writes)?;
             let part = kept.0.clone();
             if kept.is_kernels() {
                 copy.resize(part.len(), 0);
@@ -175,7 +176,7 @@ impl MmapMut {
         let mut done = 0;
         while done < count {
             self.start_reads(offset + done, offset + count);
-            let kept = KeptPart::new(self, offset + done..offset + count, false)?;
+            let kept = KeptPart::new(self, offset + done..offset + count, HoldFor::Reads)?;
             let part = kept.0.len();
             kept.copy_to(&mut buffer[done..done + part])?;
             done += part;
@@ -213,7 +214,7 @@ impl MmapMut {
                 done += whole;
                 continue;
             }
-            let kept = steps.keep(self, offset + done..offset + count, true)?;
+            let kept = steps.keep(self, offset + done..offset + count, HoldFor::Writes)?;
             let part = kept.0.len();
             // SAFETY: within the bytes, and the caller says that they and the map's may be used so.
             unsafe { kept.copy_from(bytes.add(done), part) }?;
@@ -251,15 +252,15 @@ impl Steps {
         &mut self,
         map: &'a MmapMut,
         range: Range<usize>,
-        write: bool,
+        accesses: HoldFor,
     ) -> Result<KeptPart<'a>, FaultError> {
         if range.start >= self.by_pages_until {
-            match KeptPart::new(map, range.clone(), write) {
+            match KeptPart::new(map, range.clone(), accesses) {
                 Ok(kept) => return Ok(kept),
                 Err(_) => self.by_pages_until = range.start + STEP,
             }
         }
-        KeptPart::first(map, &range, SMALL_STEP, write)
+        KeptPart::first(map, &range, SMALL_STEP, accesses)
     }
 }
 
@@ -267,15 +268,15 @@ impl Steps {
 struct KeptPart<'a>(Range<usize>, &'a MmapMut, Option<FilePin>);
 
 impl<'a> KeptPart<'a> {
-    fn new(map: &'a MmapMut, range: Range<usize>, write: bool) -> Result<Self, FaultError> {
+    fn new(map: &'a MmapMut, range: Range<usize>, accesses: HoldFor) -> Result<Self, FaultError> {
         let step = match map.served_by() {
-            ServedBy::File(_) if write => WRITE_STEP,
+            ServedBy::File(_) if accesses == HoldFor::Writes => WRITE_STEP,
             _ => STEP,
         };
-        let kept = Self::first(map, &range, step, write);
+        let kept = Self::first(map, &range, step, accesses);
         match kept {
             // Others have locked or pinned so much.
-            Err(FaultError::NoMemory) => Self::first(map, &range, SMALL_STEP, write),
+            Err(FaultError::NoMemory) => Self::first(map, &range, SMALL_STEP, accesses),
             kept => kept,
         }
     }
@@ -284,12 +285,12 @@ impl<'a> KeptPart<'a> {
         map: &'a MmapMut,
         range: &Range<usize>,
         step: usize,
-        write: bool,
+        accesses: HoldFor,
     ) -> Result<Self, FaultError> {
         // Not across steps: as few pages as there can be.
         let step = step - (map.start + range.start) % step;
         let part = range.start..range.end.min(range.start + step);
-        let pin = map.hold_part(part.clone(), write)?;
+        let pin = map.hold_part(part.clone(), accesses)?;
         Ok(Self(part, map, pin))
     }
 
@@ -331,21 +332,33 @@ impl<'a> KeptPart<'a> {
 }
 
 impl MmapMut {
-    /// Brings a part in, and keeps it until [`release_part`](Self::release_part) is called with the result. With write
-    /// access, a system call can write to the part.
-    pub(crate) fn hold_part(
+    /// Brings a part in, and keeps it until [`release_part`](Self::release_part) is called with the result. If it is kept for
+    /// writes, a system call can write to the part.
+    fn hold_part(
         &self,
         part: Range<usize>,
-        write: bool,
+        accesses: HoldFor,
     ) -> Result<Option<FilePin>, FaultError> {
         let addresses = self.addresses(part)?;
         match self.served_by() {
-            ServedBy::Private(private) => private.hold(self.managed(), addresses, write)?,
-            ServedBy::File(file) => return file.hold(self.managed(), addresses, write).map(Some),
-            ServedBy::Kernel => populate_by_kernel(&addresses, write)?,
+            ServedBy::Private(private) => private.hold(self.managed(), addresses, accesses)?,
+            ServedBy::File(file) => {
+                let write = accesses != HoldFor::Reads;
+                return file.hold(self.managed(), addresses, write).map(Some);
+            }
+            // Its own protection says whether it may be written to: a pin only reads it in.
+            ServedBy::Kernel => populate_by_kernel(&addresses, accesses == HoldFor::Writes)?,
             ServedBy::Nobody => {}
         }
         Ok(None)
+    }
+
+    /// The same, for reads, and for writes where pages may be written to.
+    pub(crate) fn hold_part_as_allowed(
+        &self,
+        part: Range<usize>,
+    ) -> Result<Option<FilePin>, FaultError> {
+        self.hold_part(part, HoldFor::Allowed)
     }
 
     /// Releases a part that [`hold_part`](Self::hold_part) has kept.

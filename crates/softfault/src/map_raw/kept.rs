@@ -51,7 +51,7 @@ impl MmapRaw {
                 let of_file = if locked { FileMap::lock } else { FileMap::pin };
                 KeptPages::Read(map.hold_part(part.clone(), of_file)?)
             }
-            Raw::Write(map) => KeptPages::Written(map.hold_part(part.clone(), map.is_writable())?),
+            Raw::Write(map) => KeptPages::Written(map.hold_part_as_allowed(part.clone())?),
         };
         Ok(Kept { part, pages })
     }

@@ -15,6 +15,27 @@ use softfault_engine::fault;
 use softfault_engine::mm::Protection;
 use std::sync::{MutexGuard, PoisonError};
 
+/// The accesses for which pages are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HoldFor {
+    Reads,
+    /// An error where the pages may not be written to: a store would be a SIGSEGV.
+    Writes,
+    /// Reads, and writes of pages that may be written to.
+    Allowed,
+}
+
+impl HoldFor {
+    /// Whether pages are brought in as writes would, where they may be written to or not.
+    fn is_write(self, may_write: bool) -> Result<bool, FaultError> {
+        match self {
+            Self::Reads => Ok(false),
+            Self::Writes if !may_write => Err(FaultError::ReadOnly),
+            Self::Writes | Self::Allowed => Ok(may_write),
+        }
+    }
+}
+
 impl Private {
     fn held(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
         let held = self.kept.get().held.lock();
@@ -38,21 +59,21 @@ impl Private {
     }
 
     /// Brings the pages of some addresses in, and keeps them until [`release`] is called
-    /// for the same. Where they come to be written to, a system call may do that too.
+    /// for the same. Pages that are kept for writes can be written to by a system call, too.
     ///
     /// [`release`]: Self::release
     pub(crate) fn hold(
         &self,
         managed: &Managed,
         addresses: Range<usize>,
-        write: bool,
+        accesses: HoldFor,
     ) -> Result<(), FaultError> {
         if addresses.is_empty() {
             return Ok(());
         }
         // First: no other thread lets go of pages in the list.
         self.held().push(self.numbers(&addresses));
-        let kept = self.keep(managed, addresses.clone(), write);
+        let kept = self.keep(managed, addresses.clone(), accesses);
         if kept.is_err() {
             self.release(managed, addresses);
         }
@@ -63,9 +84,10 @@ impl Private {
         &self,
         managed: &Managed,
         addresses: Range<usize>,
-        write: bool,
+        accesses: HoldFor,
     ) -> Result<(), FaultError> {
         if !self.parts_differ.load(Ordering::Relaxed) {
+            let write = accesses.is_write(self.is_writable())?;
             return self.keep_as(managed, addresses, write);
         }
         let parts = {
@@ -73,7 +95,7 @@ impl Private {
             self.protections(managed, &addresses)
         };
         for (part, protection) in parts {
-            let write = write && protection == Protection::ReadWrite;
+            let write = accesses.is_write(protection == Protection::ReadWrite)?;
             self.keep_as(managed, part, write)?;
         }
         Ok(())
@@ -145,7 +167,7 @@ impl Private {
     pub(crate) fn lock(&self, managed: &Managed) -> Result<(), FaultError> {
         let mut locked = self.locked();
         if !*locked {
-            self.hold(managed, self.all(), self.is_writable())?;
+            self.hold(managed, self.all(), HoldFor::Allowed)?;
             *locked = true;
         }
         Ok(())
@@ -167,7 +189,7 @@ impl Private {
         self.held().clear();
         if *self.locked() && !all.is_empty() {
             self.held().push(self.numbers(&all));
-            let _ = self.keep(managed, all, self.is_writable());
+            let _ = self.keep(managed, all, HoldFor::Allowed);
         }
     }
 
@@ -179,7 +201,7 @@ impl Private {
             let held = self.addresses_of(&numbers);
             let part = held.start.max(pages.start)..held.end.min(pages.end);
             if !part.is_empty() {
-                let _ = self.keep(managed, part, true);
+                let _ = self.keep(managed, part, HoldFor::Allowed);
             }
         }
     }

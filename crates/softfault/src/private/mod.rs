@@ -23,6 +23,8 @@ mod remap;
 mod renew;
 mod reserved;
 
+pub(crate) use keep::HoldFor;
+
 use crate::access_path::AccessPath;
 use crate::error;
 use crate::files::Files;
