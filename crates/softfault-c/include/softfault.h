@@ -26,7 +26,10 @@
  * pages meanwhile. With SOFTFAULT_FAULTS_MESSAGES every system call works.
  *
  * fork. A child has its parent's maps: it has its own copy of private memory, and the kernel serves its maps of
- * files. Pins and locks are not inherited.
+ * files. Pins and locks are not inherited. In a handler of pthread_atfork that was registered before the first softfault_mmap
+ * of the process every function that can fail does nothing and sets errno to EBUSY, softfault_engine_free too; such a handler must not
+ * touch maps, nor call functions in a process that has an engine and no map yet. Handlers that are registered later may call all
+ * functions.
  */
 
 #ifndef SOFTFAULT_H

@@ -2,6 +2,7 @@
 
 use crate::error;
 use crate::failure::Failure;
+use crate::maps;
 use core::cell::Cell;
 use core::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +26,10 @@ pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T, Failure>) ->
         let _no_cancel = softfault::cancel_disabled();
         // State that a panic leaves half-done is behind locks that are taken again, poisoned or not, and each change
         // under them is whole or is not begun.
-        let done = catch_unwind(AssertUnwindSafe(call));
+        let done = catch_unwind(AssertUnwindSafe(|| match maps::is_forking() {
+            true => Err(Failure::forking()),
+            false => call(),
+        }));
         let done = done.unwrap_or_else(|panic| {
             // Its own drop may panic.
             core::mem::forget(panic);

@@ -48,6 +48,12 @@ impl Failure {
         Self::new(libc::EBUSY, text)
     }
 
+    /// EBUSY, in a handler of `pthread_atfork`.
+    pub(crate) fn forking() -> Self {
+        let text = "this thread forks: register handlers that call softfault after the first softfault_mmap";
+        Self::new(libc::EBUSY, text)
+    }
+
     /// EBADF.
     pub(crate) fn not_open(fd: c_int) -> Self {
         let text = format!("fd {fd} is not an open file (closed, or O_PATH)");

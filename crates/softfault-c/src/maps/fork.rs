@@ -29,6 +29,12 @@ pub(crate) fn allow_inherit(pages: &Range<usize>, allowed: bool) {
     }
 }
 
+/// True between this thread's `prepare` and its end, where handlers of the program's own run: this thread has the locks of the
+/// table and of the library, and would wait for itself.
+pub(crate) fn is_forking() -> bool {
+    DEPTH.get() > 0
+}
+
 /// The handlers of fork are registered, in this process and in all its children.
 static WATCHED: Done = Done::new();
 

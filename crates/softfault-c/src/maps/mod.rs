@@ -25,7 +25,7 @@ mod window;
 
 pub(crate) use change::{are_of_zeros, protect, renew};
 pub(crate) use find::{Part, has_any, is_one_map, page_size};
-pub(crate) use fork::allow_inherit;
+pub(crate) use fork::{allow_inherit, is_forking};
 pub(crate) use kept::{is_locked, lock, lock_again, locked_unpinned, pin, unlock, unpin};
 pub(crate) use take_out::{Taken, unmap};
 pub(crate) use window::Access;

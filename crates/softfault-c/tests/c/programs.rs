@@ -227,6 +227,19 @@ fn system_calls_wait_for_pages_by_messages() {
     fs::remove_file(to).unwrap();
 }
 
+/// Failed before: the handlers waited for the lock of the table, which their own thread had.
+#[test]
+fn handlers_of_fork_call() {
+    for link in [Link::Shared, Link::Static] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/handlers.c");
+        let Some(program) = Program::compile(&source, link) else {
+            return;
+        };
+        let said = program.says(&[]);
+        assert_eq!(said, "early: EBUSY EBUSY EBUSY\nlate: 0 0 0\nafter: 0\n");
+    }
+}
+
 #[test]
 fn a_vector_lives_in_memory_that_goes_to_swap() {
     let Some(program) = Program::of("allocator.cpp", Link::Shared) else {
