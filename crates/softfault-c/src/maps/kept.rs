@@ -221,11 +221,12 @@ pub(crate) fn lock(pages: &Range<usize>) -> Result<(), Failure> {
     let _turns = LockTurn::of(&parts);
     let mut made = Vec::new();
     let mut locked = Ok(());
-    'all: for part in parts {
+    // The parts stay until all is in the table: their calls keep pages that are unmapped meanwhile, which is seen only there.
+    'all: for part in &parts {
         for range in not_locked(&part.range) {
             let part = Part {
                 range,
-                ..part_of(&part)
+                ..part_of(part)
             };
             match KeptRange::new(&part, KeepReason::Locked) {
                 Ok(kept) => made.push(kept),
@@ -319,9 +320,9 @@ pub(crate) fn locked_unpinned(pages: &Range<usize>) -> Result<Vec<Range<usize>>,
 
 /// Unlocks pages.
 pub(crate) fn unlock(pages: &Range<usize>) -> Result<(), Failure> {
+    // Until what stays locked is in the table again, as in `lock`.
     let parts = Part::of(pages).map_err(|NotMapped| Failure::not_mapped())?;
     let _turns = LockTurn::of(&parts);
-    drop(parts);
     let taken = change().take_kept(pages, KeepReason::Locked);
     let mut unlocked = Ok(());
     for kept in taken {
