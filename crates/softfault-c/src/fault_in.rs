@@ -114,8 +114,10 @@ struct Many {
 }
 
 /// The requested ranges of a map.
+#[derive(Default)]
 struct Wanted {
-    map: Arc<MmapRaw>,
+    /// Of the map: pages that are unmapped meanwhile stay as long as these.
+    parts: Vec<Part>,
     /// Offsets in it.
     ranges: Vec<Range<usize>>,
     /// Which of the caller's ranges each is of.
@@ -136,14 +138,12 @@ impl Many {
                 .entry(Arc::as_ptr(&part.map))
                 .or_insert(self.maps.len());
             if number == self.maps.len() {
-                self.maps.push(Wanted {
-                    map: part.map,
-                    ranges: Vec::new(),
-                    places: Vec::new(),
-                });
+                self.maps.push(Wanted::default());
             }
-            self.maps[number].ranges.push(range);
-            self.maps[number].places.push(place);
+            let wanted = &mut self.maps[number];
+            wanted.parts.push(part);
+            wanted.ranges.push(range);
+            wanted.places.push(place);
         }
     }
 
@@ -151,7 +151,7 @@ impl Many {
     fn wait(self, until: Option<Instant>) -> Vec<(usize, c_int)> {
         let maps = self.maps.iter();
         let asked: Vec<_> = maps
-            .map(|wanted| (&*wanted.map, &wanted.ranges[..]))
+            .map(|wanted| (&*wanted.parts[0].map, &wanted.ranges[..]))
             .collect();
         let answers = MmapRaw::fault_in_all(&asked, until);
         let mut failed = self.failed;
@@ -180,4 +180,41 @@ fn instant(time: &timespec) -> Result<Instant, Failure> {
     // One that is over is over now.
     let left = deadline.saturating_sub(now);
     at.checked_add(left).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mmap::softfault_mmap;
+    use crate::munmap::softfault_munmap;
+
+    fn map(addr: *mut c_void, length: usize, flags: c_int) -> *mut c_void {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        softfault_mmap(addr, length, prot, flags, -1, 0)
+    }
+
+    /// Failed before: the page was another's while the call brought it in.
+    #[test]
+    fn a_page_that_is_unmapped_stays_until_all_ranges_are_in() {
+        const PAGE: usize = 4096;
+        let start = map(core::ptr::null_mut(), 8 * PAGE, 0);
+        assert_ne!(start, libc::MAP_FAILED);
+        let mut many = Many::default();
+        many.add(0, start, PAGE);
+        many.add(1, start.wrapping_byte_add(PAGE), 6 * PAGE);
+        let page = start.wrapping_byte_add(3 * PAGE);
+        // SAFETY: nobody else uses the map.
+        assert_eq!(unsafe { softfault_munmap(page, PAGE) }, 0);
+        let again = || map(page, PAGE, libc::MAP_FIXED);
+        assert_eq!(again(), libc::MAP_FAILED, "the call uses it");
+        assert_eq!(
+            std::io::Error::last_os_error().raw_os_error(),
+            Some(libc::EBUSY)
+        );
+        assert_eq!(many.wait(None), []);
+        assert_eq!(again(), page);
+        // SAFETY: as above.
+        assert_eq!(unsafe { softfault_munmap(start, 8 * PAGE) }, 0);
+    }
 }
