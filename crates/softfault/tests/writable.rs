@@ -52,7 +52,10 @@ fn a_written_file_is_let_go_with_its_last_map() {
     map[PAGE] = 1;
     drop(map);
     assert_eq!(in_file(&file, PAGE), 1);
-    assert_eq!((engine.stats().windows, engine.stats().idle_windows), (0, 0));
+    assert_eq!(
+        (engine.stats().windows, engine.stats().idle_windows),
+        (0, 0)
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::files::Look;
 use crate::{Engine, signal};
 use softfault_engine::fault::{self, FaultFlags, NeverInterrupted};
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -139,8 +139,10 @@ fn a_late_touch_leaves_no_old_bytes_behind() {
     let file = file(0);
     file.write_all_at(&vec![b'o'; 1024 * PAGE as usize], 0)
         .unwrap();
+    // A map by a descriptor that may write is the kernel's.
+    let to_read = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
     // SAFETY: changes are a part of the test.
-    let map = unsafe { engine.map(&file) }.unwrap();
+    let map = unsafe { engine.map(&to_read) }.unwrap();
     let MmapKind::Managed(managed) = &map.kind else {
         panic!("the engine's");
     };

@@ -141,8 +141,10 @@ impl Scene {
 
     /// A map of the file over an engine that there is.
     pub fn of_file(engine: Engine, kind: Kind) -> Self {
+        // A map by a descriptor that is open for writing may be the kernel's.
+        let to_read = File::open("/proc/self/fd/0").unwrap_or_else(|_| file());
         // SAFETY: nobody writes to the file.
-        let map = unsafe { engine.map(&file()) }.expect("a map");
+        let map = unsafe { engine.map(&to_read) }.expect("a map");
         Self {
             kind,
             held: Held::File(map),

@@ -85,8 +85,8 @@ pub const ROWS: &[Row] = &[
             let scene = Scene::of_file(engine.expect("an engine"), kind);
             if scene.engine().stats().kernel.switched_to_kernel == 0 {
                 skip(
-                    "page-cache",
-                    "it does not tell of its pages, or has no room",
+                    "kernel",
+                    "the page cache does not tell of its pages, or has no room",
                 );
             }
             limit(libc::RLIMIT_FSIZE, 1 << 20);

@@ -10,6 +10,7 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::PageCache;
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,6 +48,13 @@ fn numbered(salt: u64) -> Option<File> {
     Some(file)
 }
 
+/// By a descriptor that is open for reading only: others are the kernel's to map.
+fn map_to_read(engine: &Engine, file: &File) -> Mmap {
+    let file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("opened");
+    // SAFETY: nobody writes to it.
+    unsafe { engine.map(&file) }.expect("mapped")
+}
+
 struct Scene {
     engine: Engine,
     file: File,
@@ -66,8 +74,7 @@ impl Scene {
         let builder = Engine::builder().memory(8 * SCAN_BYTES);
         let engine = builder.reads(Reads::Auto).build().unwrap();
         engine.inner.managed().unwrap().reads.set_room(0);
-        // SAFETY: nobody writes to it.
-        let map = unsafe { engine.map(&file) }.unwrap();
+        let map = map_to_read(&engine, &file);
         let (cache, served) = map.file().unwrap().parts();
         let shown = served.shown_file().cloned();
         let Some(shown) = shown.filter(|shown| shown.cached_in(0..1).is_some()) else {
@@ -330,8 +337,7 @@ fn a_window_goes_with_its_scan() {
     engine.close_idle();
     assert_eq!(engine.stats().windows, 0);
     let file = numbered(1).unwrap();
-    // SAFETY: nobody writes to it.
-    let map = unsafe { engine.map(&file) }.unwrap();
+    let map = map_to_read(&engine, &file);
     println!("at {:x?}, before {window:x?}", map.as_ptr_range());
     for page in (0..PAGES).step_by(EACH / 2) {
         check(&map, page, 1);
