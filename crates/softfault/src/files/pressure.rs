@@ -145,12 +145,16 @@ fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
             return;
         }
         looks.scans.follow(|cache| shared.upgrade(cache));
+        let windows = shared.table().in_use();
+        for (cache, served) in &windows {
+            let window = (cache, || shared.upgrade(cache));
+            looks.scans.consider(window, served, policy);
+        }
         // A scan rings many times as often.
         if !looks.scans.is_empty() && looked.elapsed() < LOOK {
             continue;
         }
         looked = Instant::now();
-        let windows = shared.table().in_use();
         let mut caches = windows.iter().map(|(cache, _)| cache);
         if let Some(cache) = caches.find_map(|cache| shared.upgrade(cache)) {
             policy.follow(cache.node());
@@ -167,8 +171,6 @@ fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
         });
         for (cache, served) in &windows {
             shown |= looks.look_at(cache, served, short);
-            let window = (cache, || shared.upgrade(cache));
-            looks.scans.consider(window, served, policy);
         }
         while let Some(served) = looks.fills.go_on(policy) {
             let filled = windows.iter().find(|(_, one)| Arc::ptr_eq(one, &served));

@@ -44,7 +44,7 @@ pub(crate) const SCAN_BYTES: usize = (MOST_SHOWN + 1) * SPAN;
 /// Scans at a time, in the process.
 const SCANS: usize = 4;
 /// Where the engine has served the next span, for the thread was late, a touch in one of so many spans from there on is the reader's.
-const NEXT: usize = 4;
+const NEXT: usize = 16;
 /// How often that may be in a scan: each time leaves three mappings in the window where there is one otherwise.
 const MOST_SKIPS: usize = 16;
 

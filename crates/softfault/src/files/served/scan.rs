@@ -33,6 +33,8 @@ const LEAST: usize = 8 * SPAN;
 const _: () = assert!(LEAST >= LARGEST_SPARE);
 /// A reader that comes to no other span in this time has gone elsewhere.
 const IDLE: Duration = Duration::from_secs(1);
+/// If another one reads in order meanwhile, this is enough.
+const STALE: Duration = Duration::from_millis(100);
 
 /// A scan that the kernel serves.
 pub(super) struct Scan {
@@ -57,14 +59,19 @@ impl Scan {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks where the reader is; true if it has gone elsewhere.
-    fn is_idle(&self) -> bool {
+    /// How long its reader has come to no other span.
+    fn idle_for(&self) -> Duration {
         let count = self.kernel.count();
         let mut seen = self.seen();
         if seen.count != count {
             (seen.count, seen.since) = (count, Instant::now());
         }
-        seen.since.elapsed() >= IDLE
+        seen.since.elapsed()
+    }
+
+    /// True if a reader in order may have the next one instead.
+    fn is_over(&self) -> bool {
+        self.kernel.is_at_its_end() || self.idle_for() >= STALE
     }
 
     /// Notes which of the next spans the page cache has. The kernel may have begun to read the first of them: that was looked at when it was the
@@ -112,8 +119,8 @@ impl Served {
         if !is_worth_it || !fits || file.cached_in(0..1).is_none() || !self.may_scan() {
             return false;
         }
-        // The last one has come to its end, and the engine has seen that the reader goes on in order.
-        if let Some(last) = self.scan().filter(|last| last.kernel.is_at_its_end()) {
+        // The last one has come to its end, or has lost its reader, and the engine has seen that somebody goes on in order.
+        if let Some(last) = self.scan().filter(|last| last.is_over()) {
             drop(self.end_scan(self.state(), cache, &last));
         }
         // From here on a refusal is one for a while: this makes room, which is of no use then.
@@ -162,9 +169,8 @@ impl Served {
         let early = state
             .no_scan_before
             .is_some_and(|then| Instant::now() < then);
-        let goes_on = |scan: &Arc<Scan>| !scan.kernel.is_at_its_end();
         let is_free = state.by == Server::Engine && state.holds == 0 && state.writers == 0;
-        is_free && !early && !state.scan.as_ref().is_some_and(goes_on)
+        is_free && !early && state.scan.as_ref().is_none_or(|last| last.is_over())
     }
 
     fn scan(&self) -> Option<Arc<Scan>> {
@@ -182,8 +188,7 @@ impl Served {
                 break;
             }
         }
-        let is_idle = scan.is_idle();
-        if is_idle || file.is_random() {
+        if scan.idle_for() >= IDLE || file.is_random() {
             let mut state = self.state();
             if scan.kernel.goes_on() {
                 state.pause_scans();
