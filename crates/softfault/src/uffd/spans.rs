@@ -43,8 +43,10 @@ const MOST_SHOWN: usize = READ + 2;
 pub(crate) const SCAN_BYTES: usize = (MOST_SHOWN + 1) * SPAN;
 /// Scans at a time, in the process.
 const SCANS: usize = 4;
-/// Where the engine has served the next span, for the thread was late, a touch in one of so many spans from there on is the reader's.
-const NEXT: usize = 16;
+/// A touch in one of so many spans from the next on is the reader's: pages of those before may be the engine's from an earlier time.
+const NEAR: usize = 4;
+/// The same where the engine has served the next span, for the thread was late.
+const FAR: usize = 16;
 /// How often that may be in a scan: each time leaves three mappings in the window where there is one otherwise.
 const MOST_SKIPS: usize = 16;
 
@@ -104,7 +106,7 @@ impl ScanSlot {
     }
 
     fn set_next(&self, rest: &Range<usize>) {
-        let next = rest.start..rest.end.min(rest.start.saturating_add(NEXT * SPAN));
+        let next = rest.start..rest.end.min(rest.start.saturating_add(FAR * SPAN));
         self.end.store(0, Ordering::Release);
         self.start.store(next.start, Ordering::Release);
         let end = if next.is_empty() { 0 } else { next.end };
@@ -125,17 +127,18 @@ impl ScanSlot {
         let Some(span) = scan.span_of(addr) else {
             return false;
         };
+        // The spans between went another way.
+        let skipped = span.start - scan.rest.start;
+        let reach = if scan.late { FAR } else { NEAR };
+        if skipped >= reach * SPAN || skipped > 0 && scan.skips == MOST_SKIPS {
+            // Another reader's.
+            return false;
+        }
         let Some(place) = scan.shown.iter_mut().find(|place| place.is_none()) else {
             scan.late = true;
             return false;
         };
-        // The spans between went another way.
-        let skipped = span.start - scan.rest.start;
         if skipped > 0 {
-            if !scan.late || scan.skips == MOST_SKIPS {
-                // Another reader's.
-                return false;
-            }
             scan.skips += 1;
             unmap(scan.elsewhere..scan.elsewhere + skipped);
             (scan.elsewhere, scan.rest.start) = (scan.elsewhere + skipped, span.start);

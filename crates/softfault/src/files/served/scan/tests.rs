@@ -223,19 +223,25 @@ fn few_spans_are_shown_at_a_time() {
     (0..4).for_each(|span| scene.check(span * EACH));
     assert_eq!(scene.faults(), 0);
     // Another reader, far in front.
-    scene.check(6 * EACH);
+    scene.check(9 * EACH);
     assert_eq!(scene.faults(), 1);
     // Nobody takes any back: the engine serves the next.
     scene.check(4 * EACH);
     assert_eq!(scene.faults(), 2);
     scene.follow();
     // The reader has gone on meanwhile. What it has left out stays the engine's.
-    scene.check(6 * EACH + 1);
+    scene.check(9 * EACH + 1);
     assert_eq!(scene.faults(), 2);
     scene.check(5 * EACH);
     assert_eq!(scene.faults(), 3);
-    scene.check(7 * EACH);
+    scene.check(10 * EACH);
     assert_eq!(scene.faults(), 3);
+    scene.follow();
+    // It finds pages of two spans that it has touched before; and the other one is far in front again.
+    scene.check(16 * EACH);
+    assert_eq!(scene.faults(), 4);
+    scene.check(13 * EACH);
+    assert_eq!(scene.faults(), 4);
 }
 
 #[test]
