@@ -9,7 +9,7 @@ thread_local! {
 }
 
 /// Signals that a thread raises by its own instructions, a fault of ours among them, and the C library's for `setuid(2)` of all
-/// threads, which waits for each.
+/// threads, which waits for each. They stay as the program has them: one that it blocks and that is pending is not delivered here.
 const UNMASKED: [libc::c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -30,7 +30,7 @@ const MASK: u64 = {
     mask
 };
 
-/// A thread that is in softfault, with all signals masked and errno kept. Nobody cancels it: it may hold locks, and what it
+/// A thread that is in softfault, with all other signals masked and errno kept. Nobody cancels it: it may hold locks, and what it
 /// does for the program is no cancellation point.
 pub struct Inside {
     mask: u64,
@@ -52,7 +52,7 @@ pub fn enter() -> Option<Inside> {
     let errno = crate::call::errno();
     // First: a thread of the asynchronous type is cancelled anywhere, where that is not disabled.
     let no_cancel = softfault::cancel_disabled();
-    let mask = set_mask(MASK);
+    let mask = change_mask(libc::SIG_BLOCK, MASK);
     INSIDE.set(true);
     Some(Inside {
         mask,
@@ -61,9 +61,9 @@ pub fn enter() -> Option<Inside> {
     })
 }
 
-/// Sets the thread's mask past the hooks, which may have to enter for it; the mask before.
-fn set_mask(mask: u64) -> u64 {
-    let (number, how, mut before) = (libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, 0_u64);
+/// Changes the thread's mask past the hooks, which may have to enter for it; the mask before.
+fn change_mask(how: libc::c_int, mask: u64) -> u64 {
+    let (number, mut before) = (libc::SYS_rt_sigprocmask, 0_u64);
     // SAFETY: two sets of the kernel's size.
     unsafe { softfault::system_call!(number, how, &mask, &mut before, size_of::<u64>()) };
     before
@@ -72,7 +72,7 @@ fn set_mask(mask: u64) -> u64 {
 impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(false);
-        set_mask(self.mask);
+        change_mask(libc::SIG_SETMASK, self.mask);
         crate::call::set_errno(self.errno);
     }
 }

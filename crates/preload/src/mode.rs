@@ -21,8 +21,18 @@ pub fn get() -> Mode {
         });
         call::set_errno(errno);
         MODE.store(1 + mode as u8, Relaxed);
+        softfault::threads_unblock_only(unblocked_in_threads(mode));
         mode
     })
+}
+
+/// Signals that softfault's own threads do not block, since they may raise them: SIGSYS, by which a filter of the program's (seccomp) may
+/// answer their calls, and that of faults. Those of the others would be errors of softfault's, and end the process.
+fn unblocked_in_threads(mode: Mode) -> &'static [c_int] {
+    match mode {
+        Mode::Messages => &[libc::SIGSYS],
+        Mode::Signals => &[libc::SIGSYS, libc::SIGBUS],
+    }
 }
 
 /// The mode, if it is known.

@@ -159,7 +159,8 @@ pub use sync::{clock, kernel_calls, stage, system_call};
 mod signal;
 #[doc(hidden)]
 pub use signal::{
-    NoCancel, SIGCANCEL, cancel_disabled, without_file_size_signal, without_write_signals,
+    NoCancel, SIGCANCEL, cancel_disabled, threads_unblock_only, without_file_size_signal,
+    without_write_signals,
 };
 
 mod advice;

@@ -55,7 +55,7 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
 ) -> io::Result<Thread> {
     let start = Box::into_raw(Box::new(Start { name, work }));
     // A thread inherits the mask. No handler runs meanwhile, which may fork.
-    let masked = signal::masked();
+    let masked = signal::masked_for_start();
     STARTING.begin();
     let mut thread = MaybeUninit::uninit();
     let mut attributes = MaybeUninit::uninit();

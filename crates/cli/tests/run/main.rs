@@ -4,6 +4,7 @@
 
 mod assurance;
 mod beside;
+mod blocked;
 mod budget;
 mod builds;
 mod by_syscall;
@@ -229,19 +230,30 @@ pub fn same_each_way(
     options: &[&str],
     check: impl Fn(&[ProcessStats], &str),
 ) {
+    for how in ways() {
+        same_way(directory, command, options, how, &check);
+    }
+}
+
+/// The same in one way.
+pub fn same_way(
+    directory: &Path,
+    command: &[&OsStr],
+    options: &[&str],
+    how: &str,
+    check: impl Fn(&[ProcessStats], &str),
+) {
     let (program, arguments) = command.split_first().expect("a program");
     let without = Command::new(program).args(arguments).output().unwrap();
     assert!(without.status.success(), "{without:?}");
-    for how in ways() {
-        let written = directory.join(format!("{how}.stats"));
-        let _ = std::fs::remove_file(&written);
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--faults", how, "--stats=json"]);
-        with.arg("--stats-file").arg(&written).args(options);
-        let with = with.arg("--").args(command).output().unwrap();
-        assert_same(&with, &without, how);
-        check(&stats::read(&written), how);
-    }
+    let written = directory.join(format!("{how}.stats"));
+    let _ = std::fs::remove_file(&written);
+    let mut with = softfault_run();
+    with.args(["--memory", MEMORY, "--faults", how, "--stats=json"]);
+    with.arg("--stats-file").arg(&written).args(options);
+    let with = with.arg("--").args(command).output().unwrap();
+    assert_same(&with, &without, how);
+    check(&stats::read(&written), how);
 }
 
 /// A case of a program that is compiled once for all of its cases: it prints the same each way as without softfault. It may take

@@ -2,6 +2,7 @@
 
 use super::cancel::{self, NoCancel};
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use libc::{c_int, sigset_t};
 use softfault_engine::fault::Interrupt;
 
@@ -15,6 +16,22 @@ const SYNCHRONOUS: [c_int; 6] = [
     libc::SIGTRAP,
     libc::SIGSYS,
 ];
+
+/// The kernel's set of a signal.
+const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Those of [`SYNCHRONOUS`] that threads of ours do not block. All by default: such a thread may run code that is not ours, a waker, and
+/// somebody's handler may serve its faults. Relaxed: set before there are such threads.
+static UNBLOCKED_IN_THREADS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// For `softfault run`, whose threads run nothing of the program's: those that are started from now on block all signals but these, so
+/// that one which is sent to the process, and which all of the program's threads block, stays pending.
+pub fn threads_unblock_only(signals: &[c_int]) {
+    let set = signals.iter().fold(0, |set, &signal| set | bit(signal));
+    UNBLOCKED_IN_THREADS.store(set, Relaxed);
+}
 
 /// All signals.
 pub(crate) fn all() -> sigset_t {
@@ -53,6 +70,16 @@ pub struct Masked {
 /// Masks all signals that another thread or process can send, but those that the C library
 /// keeps to itself: the one that cancels threads finds cancelling disabled.
 pub fn masked() -> Masked {
+    masked_but(u64::MAX)
+}
+
+/// The same while a thread of ours is started, which inherits the mask.
+pub(crate) fn masked_for_start() -> Masked {
+    masked_but(UNBLOCKED_IN_THREADS.load(Relaxed))
+}
+
+/// Masks all but those of [`SYNCHRONOUS`] that are in a set of the kernel's.
+fn masked_but(unmasked: u64) -> Masked {
     let no_cancel = cancel::disabled();
     let mut set = all();
     // Zeros are a set too, of no signals: where the call is denied, none is masked.
@@ -60,7 +87,9 @@ pub fn masked() -> Masked {
     // SAFETY: both sets are valid; the second is filled by the call, or stays.
     let before = unsafe {
         for signal in SYNCHRONOUS {
-            libc::sigdelset(&mut set, signal);
+            if unmasked & bit(signal) != 0 {
+                libc::sigdelset(&mut set, signal);
+            }
         }
         change(libc::SIG_BLOCK, &set, before.as_mut_ptr());
         before.assume_init()

@@ -13,5 +13,5 @@ mod mask;
 pub(crate) use access::is_write;
 pub use cancel::{NoCancel, SIGCANCEL, disabled as cancel_disabled};
 pub use file_size::{without_file_size_signal, without_write_signals};
-pub(crate) use mask::all;
-pub use mask::{Masked, PendingIn, mask_all, masked};
+pub use mask::{Masked, PendingIn, mask_all, masked, threads_unblock_only};
+pub(crate) use mask::{all, masked_for_start};
