@@ -6,7 +6,7 @@ use crate::count::{self, Decline};
 use crate::decide::Call;
 use crate::leases::Written;
 use crate::standard_error::print_line;
-use crate::{give, inside, mode, options, private, program, reports, table, take};
+use crate::{fork, give, inside, mode, options, private, program, reports, table, take};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// softfault failed, as of env(1).
@@ -98,6 +98,10 @@ fn how(why: Decline) -> Option<String> {
         }
         Decline::PrivateWritable => "--swap DIR takes it".to_owned(),
         Decline::TablesFull => "raise --memory to take it".to_owned(),
+        Decline::NoEngine if fork::is_in_parents_memory() => {
+            "the process shares its parent's memory (CLONE_VM), or was made without the C library"
+                .to_owned()
+        }
         Decline::NoEngine => table::lock().refused.clone()?,
         Decline::Error if mode::has_few_descriptors() => {
             "RLIMIT_NOFILE is low, `ulimit -n 64` is enough".to_owned()

@@ -1,7 +1,7 @@
 //! When reports of the statistics are written, and where to: the last one at exit, and others by a thread while the program runs.
 
 use crate::options;
-use crate::{call, inside, no_reader, program, standard_error, stats};
+use crate::{call, fork, inside, no_reader, program, standard_error, stats};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
@@ -78,7 +78,8 @@ pub fn are_to_begin() -> bool {
 
 /// Starts the thread, if it is to be started. In a thread that is inside: all signals are masked in the new one, as they are here.
 pub fn begin_if_wanted() {
-    if !are_to_begin() || HAS_BEGUN.swap(true, Ordering::Relaxed) {
+    // A thread of a child that shares its parent's memory would end with the child, and the parent have none.
+    if !are_to_begin() || fork::is_in_parents_memory() || HAS_BEGUN.swap(true, Ordering::Relaxed) {
         return;
     }
     let thread = softfault::start_thread(c"softfault-stats", STACK, || {

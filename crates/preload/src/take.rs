@@ -11,7 +11,7 @@ use crate::leases::{FileKey, NoLease};
 use crate::options::{self, Mode};
 use crate::table::{Table, Taken};
 use crate::tree::{self, Share};
-use crate::{lease_thread, marked, mode, program, reports};
+use crate::{fork, lease_thread, marked, mode, program, reports};
 use softfault::{Engine, Faults, MmapOptions};
 use std::io;
 
@@ -59,6 +59,7 @@ fn lease(table: &mut Table, wanted: &Wanted) -> Result<Option<FileKey>, Decline>
 
 /// The engine of private memory: in a child of fork that of its inherited memory, if it has any.
 pub fn engine_of_private(table: &mut Table) -> Result<Engine, Decline> {
+    check_process()?;
     match &table.inherited {
         Some(engine) => Ok(engine.clone()),
         None => engine(table),
@@ -120,8 +121,18 @@ fn map_part(
     })
 }
 
+/// A child that shares its parent's memory (CLONE_VM) has the table, and is another process: threads that it started would serve the
+/// parent's mappings, end with the child or keep it from ending, and leave the parent without. The parent itself goes on to take mappings.
+fn check_process() -> Result<(), Decline> {
+    match fork::is_in_parents_memory() {
+        true => Err(Decline::NoEngine),
+        false => Ok(()),
+    }
+}
+
 /// The process's engine, made now if there is none.
 fn engine(table: &mut Table) -> Result<Engine, Decline> {
+    check_process()?;
     if let Some(engine) = &table.engine {
         return Ok(engine.clone());
     }
