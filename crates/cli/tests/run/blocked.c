@@ -1,7 +1,10 @@
-/* Signals that all threads of a program block: `blocked CASE FILE`. Prints the same under softfault and without. */
+/* Signals that all threads of a program block, and threads that begin with all blocked: `blocked CASE FILE`. Prints the same under softfault
+   and without. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,8 +68,39 @@ static void bus(void)
     stay_pending(signals, 1);
 }
 
+static unsigned char *of_timer;
+static atomic_int called;
+static void by_timer(union sigval value)
+{
+    sigset_t set;
+    pthread_sigmask(SIG_BLOCK, NULL, &set);
+    printf("%s %lu, blocked %d\n", (const char *)value.sival_ptr, sum(of_timer), sigismember(&set, SIGBUS));
+    fflush(stdout);
+    called++;
+    pthread_exit(NULL);
+}
+
+/* Functions of timers touch memory that is missing. */
+static void timers(void)
+{
+    char *values[] = {"first", "second"};
+    of_timer = map();
+    for (int i = 0; i < 4; i++) {
+        timer_t timer;
+        struct sigevent about = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = by_timer};
+        const struct itimerspec soon = {.it_value = {0, 1000000}};
+        about.sigev_value.sival_ptr = values[i & 1];
+        if (timer_create(CLOCK_MONOTONIC, &about, &timer) != 0)
+            exit(4);
+        timer_settime(timer, 0, &soon, NULL);
+        while (called <= i)
+            usleep(1000);
+        timer_delete(timer);
+    }
+}
+
 static const struct { const char *name; void (*run)(void); } CASES[] = {
-    {"others", others}, {"bus", bus},
+    {"others", others}, {"bus", bus}, {"timers", timers},
 };
 
 #include "run_case.h"

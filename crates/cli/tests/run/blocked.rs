@@ -1,4 +1,4 @@
-//! Signals that all threads of a program block: `blocked.c`.
+//! Signals that a program blocks, and threads of the C library's that begin with all signals blocked: `blocked.c`.
 
 use crate::stats::ProcessStats;
 use crate::{BYTES, compile, directory, file, has_messages, same_each_way, same_way};
@@ -37,4 +37,10 @@ fn a_sigbus_that_all_threads_block_stays_pending() {
     if has_messages() {
         run("bus", Some("messages"), 2);
     }
+}
+
+/// Failed before, by signals: the C library starts these threads with SIGBUS blocked.
+#[test]
+fn functions_of_timers_touch_missing_memory() {
+    run("timers", None, 1);
 }

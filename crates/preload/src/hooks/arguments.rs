@@ -152,8 +152,6 @@ reading! {
     fn fsconfig(fd: c_int, what: c_uint, key: *const c_char, value: *const c_void, more: c_int) -> c_int => Text(key), Text(fsconfig_value(what, value, more).0), Bytes(value, fsconfig_value(what, value, more).1);
     /// pidfd_send_signal(2).
     fn pidfd_send_signal(process: c_int, signal: c_int, about: *const libc::siginfo_t, flags: c_uint) -> c_int => Bytes(about.cast(), super::receive::size(about));
-    /// timer_create(2).
-    fn timer_create(clock: clockid_t, about: *const libc::sigevent, timer: *mut *mut c_void) -> c_int => Bytes(about.cast(), super::receive::size(about)), Into(timer.cast(), size_of::<c_int>());
     /// mq_notify(3).
     fn mq_notify(queue: c_int, about: *const libc::sigevent) -> c_int => Bytes(about.cast(), super::receive::size(about));
     /// adjtimex(2), by its other name.

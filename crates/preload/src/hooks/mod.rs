@@ -8,6 +8,7 @@
 //! | `process` | children that are made without the handlers of pthread_atfork(3) | always |
 //! | `thread_exit` | destructors at the end of threads | for values of ours |
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
+//! | `timers` | timers that call a function in a thread of the C library's | where faults are signals |
 //! | `memory`, `arguments` | calls that hand memory to the kernel | where faults are signals |
 //! | `receive` | calls by which the kernel puts something into memory, and takes it from elsewhere | where faults are signals |
 //! | `random` | calls that give random bytes | where faults are signals |
@@ -65,6 +66,7 @@ mod served;
 mod signals;
 mod stream_lock;
 mod thread_exit;
+mod timers;
 mod uffd;
 mod waits;
 mod writes;
@@ -88,6 +90,7 @@ pub fn prepare() {
     process::find();
     thread_exit::find();
     signals::find();
+    timers::find();
     limits::find();
     receive::find_all();
     random::find();

@@ -21,7 +21,7 @@ use libc::{
 
 /// True if faults are signals, also where that was not asked before: libraries that the program is linked with set their masks and
 /// handlers before ours is initialised, and these last.
-fn are_signals() -> bool {
+pub fn are_signals() -> bool {
     match mode::known() {
         None if early::can_look_up() && early::has_environment() => mode::get() == Mode::Signals,
         known => known == Some(Mode::Signals),
@@ -45,6 +45,21 @@ pub fn unblock() {
         libc::sigaddset(set.as_mut_ptr(), libc::SIGBUS);
         nexts::pthread_sigmask.get()(libc::SIG_UNBLOCK, set.as_ptr(), core::ptr::null_mut());
     }
+}
+
+/// In a thread that the C library has started with signals blocked, before the program's function in it: the program believes that
+/// SIGBUS is one of them, if it was.
+pub fn unblock_in_new_thread() {
+    let (mut set, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the first set is filled here, the second by the call, which cannot fail.
+    let was_blocked = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGBUS);
+        let change = nexts::pthread_sigmask.get();
+        change(libc::SIG_UNBLOCK, set.as_ptr(), before.as_mut_ptr());
+        libc::sigismember(before.as_ptr(), libc::SIGBUS) == 1
+    };
+    set_blocked(was_blocked);
 }
 
 /// The program's belief about this thread from now on. A child that shares its parent's memory believes nothing: it is about to
