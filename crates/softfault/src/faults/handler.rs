@@ -275,6 +275,7 @@ fn serve(addr: usize, context: &ucontext_t) -> bool {
     match fault::handle(process.space(), addr, flags, &pending) {
         Outcome::Mapped | Outcome::Interrupted => true,
         Outcome::Error(fault::FaultError::NotMapped) => {
+            process.mmu().note_unmappable(addr);
             process.mmu().has_changed_since(changes, addr)
         }
         Outcome::Error(_) => {

@@ -49,6 +49,9 @@ const NEAR: usize = 4;
 const FAR: usize = 16;
 /// How often that may be in a scan: each time leaves three mappings in the window where there is one otherwise.
 const MOST_SKIPS: usize = 16;
+/// Touches of spans that are shown which come to us all the same, after which the kernel is believed to be unable to read there. Some
+/// began before a span was shown.
+const FAILURES: usize = 64;
 
 /// The scans of a process.
 pub(super) struct Scans {
@@ -96,6 +99,7 @@ struct Shown {
     /// There was no place for the next one at its first touch.
     late: bool,
     skips: usize,
+    failures: usize,
     /// Rings when there is one more.
     bell: Arc<Bell>,
 }
@@ -235,6 +239,7 @@ impl UffdMmu {
                     stopped: false,
                     late: false,
                     skips: 0,
+                    failures: 0,
                     bell: bell.clone(),
                 });
                 slot.set_next(&rest);
@@ -252,6 +257,20 @@ impl UffdMmu {
     pub(crate) fn show_next(&self, addr: usize) -> bool {
         let mut slots = self.scans.slots.iter();
         slots.any(|slot| slot.is_next(addr) && slot.show(addr, &self.scans.changed))
+    }
+
+    /// A touch of a page that is there, and that could not be mapped, since the kernel serves it: the device may have failed to read 2 MiB as a whole.
+    /// Its scan ends then, and the engine reads page by page. For the fault handler.
+    pub(crate) fn note_unmappable(&self, addr: usize) {
+        for slot in &self.scans.slots {
+            let mut scan = slot.scan.lock();
+            if let Some(scan) = scan.as_mut()
+                && scan.oldest(|span| span.contains(&addr)).is_some()
+            {
+                scan.failures += 1;
+                scan.bell.ring();
+            }
+        }
     }
 
     /// A window goes: nothing is shown there any more, whoever has its addresses next.
@@ -294,6 +313,11 @@ impl KernelScan {
     /// True if there are more to show.
     pub(crate) fn goes_on(&self) -> bool {
         self.with(|scan| !scan.rest.is_empty())
+    }
+
+    /// True if the kernel cannot read what it is to serve.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.with(|scan| scan.failures >= FAILURES)
     }
 
     /// Spans that were shown so far.

@@ -188,7 +188,7 @@ impl Served {
                 break;
             }
         }
-        if scan.idle_for() >= IDLE || file.is_random() {
+        if scan.idle_for() >= IDLE || file.is_random() || scan.kernel.has_failed() {
             let mut state = self.state();
             if scan.kernel.goes_on() {
                 state.pause_scans();

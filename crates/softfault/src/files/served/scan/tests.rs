@@ -380,6 +380,40 @@ fn a_refused_end_is_an_error_for_a_while() {
     (0..SPANS).for_each(|span| scene.read(span));
 }
 
+/// The kernel cannot read a span: its touches come to us, and end the scan.
+#[test]
+fn a_span_that_the_kernel_cannot_read_is_the_engines() {
+    let Some(scene) = Scene::new() else { return };
+    if !scene.begin(0) {
+        return;
+    }
+    scene.check(0);
+    let (mmu, window) = (
+        crate::process::get().unwrap().mmu(),
+        scene.cache.addresses(),
+    );
+    {
+        let _masked = signal::masked();
+        for _ in 0..1000 {
+            mmu.note_unmappable(window.end - PAGE_SIZE);
+        }
+    }
+    assert!(scene.follow(), "no span of its");
+    let mut goes_on = true;
+    for _ in 0..1000 {
+        let _masked = signal::masked();
+        mmu.note_unmappable(window.start);
+        goes_on = scene.served.follow_scan(&scene.cache);
+        if !goes_on {
+            break;
+        }
+    }
+    assert!(!goes_on && !scene.is_scanning());
+    let before = scene.faults();
+    scene.check(0);
+    assert_eq!(scene.faults(), before + 1);
+}
+
 /// A shared writable map of the file begins: the kernel serves all of the window.
 #[test]
 fn a_writer_ends_it() {
