@@ -61,15 +61,19 @@ struct Scene {
     map: Mmap,
     cache: Arc<PageCache>,
     served: Arc<Served>,
-    _alone: MutexGuard<'static, ()>,
+    /// One test at a time, and the file of all of them.
+    alone: MutexGuard<'static, Option<File>>,
 }
 
 impl Scene {
     /// A map of a file that does not fit in memory.
     fn new() -> Option<Self> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = numbered(0)?;
+        static ALONE: Mutex<Option<File>> = Mutex::new(None);
+        let mut alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        if alone.is_none() {
+            *alone = numbered(0);
+        }
+        let file = alone.as_ref()?.try_clone().expect("the same file");
         FINDS.store(false, Ordering::Relaxed);
         let builder = Engine::builder().memory(8 * SCAN_BYTES);
         let engine = builder.reads(Reads::Auto).build().unwrap();
@@ -96,7 +100,7 @@ impl Scene {
             map,
             cache,
             served,
-            _alone: alone,
+            alone,
         })
     }
 
@@ -325,7 +329,7 @@ fn a_window_goes_with_its_scan() {
         map,
         cache,
         served,
-        _alone,
+        alone: _alone,
     } = scene;
     let window = cache.addresses();
     drop(map);
@@ -417,7 +421,11 @@ fn a_span_that_the_kernel_cannot_read_is_the_engines() {
 /// A shared writable map of the file begins: the kernel serves all of the window.
 #[test]
 fn a_writer_ends_it() {
-    let Some(scene) = Scene::new() else { return };
+    let Some(mut scene) = Scene::new() else {
+        return;
+    };
+    // It changes the file.
+    *scene.alone = None;
     if !scene.begin(0) {
         return;
     }
