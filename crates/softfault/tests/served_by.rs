@@ -82,6 +82,24 @@ fn a_program_sees_at_once_what_it_writes_by_calls() {
     assert!(map_by(&over_engine, &file).is_managed());
 }
 
+/// Failed before: its file was open for writing for another half a minute, and a program that a linker had written so could not be
+/// executed (ETXTBSY).
+#[test]
+fn a_written_file_is_let_go_with_its_last_map() {
+    let _alone = alone();
+    let scratch = scratch("let-go", PAGES);
+    let engine = builder().coherence(Coherence::Engine).build().unwrap();
+    // SAFETY: this test alone has the file.
+    let mut map = unsafe { engine.map_mut(&scratch.open()) }.unwrap();
+    map[PAGE] = 1;
+    drop(map);
+    assert_eq!(std::fs::read(&scratch.0).unwrap()[PAGE], 1);
+    assert_eq!(
+        (engine.stats().windows, engine.stats().idle_windows),
+        (0, 0)
+    );
+}
+
 /// Failed before: a window takes a descriptor, and the program has no more of them.
 #[test]
 fn without_descriptors_the_kernel_maps() {

@@ -41,23 +41,6 @@ fn a_file_larger_than_the_budget_is_written_over() {
     );
 }
 
-/// Failed before: its file was open for writing for another half a minute, and a program that a linker had written so could not be
-/// executed (ETXTBSY).
-#[test]
-fn a_written_file_is_let_go_with_its_last_map() {
-    let scratch = Scratch::new("let-go", 64 * PAGE);
-    let engine = engine(16 << 20);
-    let file = scratch.open();
-    let mut map = write(&engine, &file);
-    map[PAGE] = 1;
-    drop(map);
-    assert_eq!(in_file(&file, PAGE), 1);
-    assert_eq!(
-        (engine.stats().windows, engine.stats().idle_windows),
-        (0, 0)
-    );
-}
-
 #[test]
 fn all_maps_of_the_engine_see_it_at_once() {
     let scratch = Scratch::new("seen", 64 * PAGE);
