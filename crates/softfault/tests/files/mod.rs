@@ -6,6 +6,7 @@ use softfault::soft::SoftEngine;
 use softfault::{Engine, Mmap};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,10 +56,12 @@ pub fn made_file(name: &str, bytes: usize) -> File {
     file
 }
 
-/// A map of a file of the test's own.
+/// A map of a file of the test's own, by a descriptor that is open for reading only, where the system has one: a map by others may be the
+/// kernel's from the start.
 pub fn map(engine: &Engine, file: &File) -> Mmap {
+    let to_read = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()));
     // SAFETY: nobody writes to the file, or the test looks for what is written.
-    unsafe { engine.map(file) }.unwrap()
+    unsafe { engine.map(to_read.as_ref().unwrap_or(file)) }.unwrap()
 }
 
 /// A file without a name with these bytes, in the folder for temporary files, whose disk or memory it is on.
