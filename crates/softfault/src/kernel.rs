@@ -32,7 +32,7 @@ pub(crate) enum KernelCount {
     SwitchedToKernelBytes,
     /// Times that one was taken back.
     SwitchedToEngine,
-    /// Bytes of spans that it served of scans.
+    /// Bytes of segments that it served of scans.
     ScannedBytes,
     /// Shared writable maps that were made, and other maps of their files.
     Shared,

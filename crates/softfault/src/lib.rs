@@ -3,9 +3,10 @@
 //! The kernel's `mmap` reads around every miss, chooses by itself which pages to evict, and stalls
 //! in a memory cgroup. This library serves the page faults of its maps itself: in the thread that
 //! touches the page, through userfaultfd(2). The pages that the engine serves never exceed a budget.
-//! By default the kernel also maps small files, and files that fit in free memory, outside of the
+//! By default the kernel also maps small files, files that fit in free memory, and those that are open for writing, outside of the
 //! budget; [`Builder::allow_kernel_maps`]`(false)` forbids it. Pages that the kernel's page cache has are copied
-//! from there; a file that does not fit in free memory is read with direct I/O ([`Reads`]).
+//! from there; a file that does not fit in free memory is read with direct I/O, and while it is read in order the kernel serves it
+//! a few MiB at a time, charged to the budget ([`Reads`]).
 //! The library needs no privilege.
 //!
 //! ```no_run

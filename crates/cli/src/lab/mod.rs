@@ -375,7 +375,7 @@ fn through_page_cache(plan: &Plan, on: On, files: &[LabFile]) -> Option<String> 
             Some("O_DIRECT is not to be had here: read through the page cache".into())
         }
         On::Softfault(_, Some(Reads::Cached | Reads::Auto)) if plan.workload.reads_files() => {
-            Some("up to 1 GiB of page cache besides the budget".into())
+            Some("in a memory cgroup of the budget and 32 MiB, page cache included".into())
         }
         _ => None,
     }

@@ -63,6 +63,9 @@ pub fn parse_read_ahead(text: &str) -> Result<u32, String> {
     }
 }
 
+/// Memory of a run that uses the page cache, besides its budget: the program's own, and the kernel's for it.
+const BESIDES_BUDGET: u64 = 32 << 20;
+
 impl On {
     /// Whether it is one of the kernel's own mmaps.
     pub fn is_kernel(self) -> bool {
@@ -106,10 +109,11 @@ impl On {
 
     /// The cgroup limit for a run with `memory` bytes: the kernel's budget is the limit itself;
     /// softfault keeps its budget by its own means, and the limit above it lets the group's peak show
-    /// where it does not; pread has no cache to bound.
+    /// where it does not, unless it uses the page cache, which is in no budget and would be more memory; pread has no cache to bound.
     pub fn limit(self, memory: u64) -> Option<u64> {
         match self {
             _ if self.is_kernel() => Some(memory),
+            Self::Softfault(_, Some(Reads::Cached | Reads::Auto)) => Some(memory + BESIDES_BUDGET),
             Self::Softfault(..) | Self::Soft(_) | Self::PreadCached => Some(memory + (1 << 30)),
             _ => None,
         }

@@ -14,25 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *path;
-static int fd;
-static size_t size;
-
-static unsigned char *map(void)
-{
-    unsigned char *mapped = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
-    if (mapped == MAP_FAILED)
-        exit(3);
-    return mapped;
-}
-
-static unsigned long sum(const unsigned char *bytes)
-{
-    unsigned long sum = 0;
-    for (size_t i = 0; i < size; i += 4096)
-        sum = sum * 31 + bytes[i];
-    return sum;
-}
+#include "whole_file.h"
 
 /* Each signal is sent to the process while calls and touches are served: it stays pending until it is waited for. At the end one is
    pending. */

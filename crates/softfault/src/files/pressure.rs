@@ -10,6 +10,7 @@
 //!   there is room for the rest, that is brought in first (`fills.rs`, `store/fill.rs`);
 //! - so is one that fits there, once it was read in order for 16 MiB: both read ahead of that, and the
 //!   kernel copies nothing;
+//! - one that does not fit there is served a few MiB at a time, while it is read in order (`served/scan.rs`);
 //! - all are taken back, and the engine's budget holds again, as soon as there is no room
 //!   (`docs/reads.md` defines it), or the kernel reads in vain for touches of this process
 //!   (`store/kernel_reads.rs`).

@@ -85,13 +85,13 @@ struct State {
     /// When the kernel may serve it again.
     not_before: Option<Instant>,
     pause: Duration,
-    /// The kernel serves spans of it, as its reader comes to them. Nobody holds it meanwhile.
+    /// The kernel serves segments of it, as its reader comes to them. Nobody holds it meanwhile.
     scan: Option<Arc<Scan>>,
     /// When that may be again.
     no_scan_before: Option<Instant>,
     scan_pause: Duration,
-    /// The number of spans of the next scan.
-    scan_spans: usize,
+    /// The number of segments of the next scan.
+    scan_segments: usize,
 }
 
 struct Place {
@@ -135,7 +135,7 @@ impl Served {
                 scan: None,
                 no_scan_before: None,
                 scan_pause: FIRST_PAUSE,
-                scan_spans: scan::FIRST_SPANS,
+                scan_segments: scan::FIRST_SEGMENTS,
             }),
             changed: Condvar::new(),
             file,
@@ -259,7 +259,7 @@ impl Served {
     /// Waits for the calls that are under way, while others wait; the state, if nobody holds it then.
     fn unheld(&self) -> Option<MutexGuard<'_, State>> {
         let mut state = self.without_scan();
-        // Another changes it, or the kernel cannot give a span back.
+        // Another changes it, or the kernel cannot give a segment back.
         if state.kept > 0 || state.changing || state.scan.is_some() {
             return None;
         }
@@ -397,7 +397,7 @@ impl Hold {
         self.by == Server::Kernel
     }
 
-    /// True if the kernel serves a span of it, and could not be made to give it back.
+    /// True if the kernel serves a segment of it, and could not be made to give it back.
     pub(crate) fn has_scan(&self) -> bool {
         self.of.state().scan.is_some()
     }

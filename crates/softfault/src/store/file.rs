@@ -42,7 +42,7 @@ pub struct FileStore {
     dense: u64,
     /// Protected by its own sequence.
     last_data: LastData,
-    /// Long scans, while the pages read stay in the page cache.
+    /// Long scans.
     streams: Streams,
     /// Single pages, while the pages read stay in the page cache.
     around: Around,

@@ -26,7 +26,7 @@ const AHEAD: i64 = 64 << 20;
 
 /// Waits of the threads that fill files, in all engines of the process (`fill.rs`). Relaxed: it is only counted.
 static FILL_WAITS: AtomicI64 = AtomicI64::new(0);
-/// Pages of spans that were taken back, in all engines (`files/served/scan.rs`). Relaxed, as that.
+/// Pages of segments that were taken back, in all engines (`files/served/scan.rs`). Relaxed, as that.
 static TAKEN_BACK: AtomicI64 = AtomicI64::new(0);
 
 /// Counts of the process, at the last look.
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_that_were_taken_back_were_read_for_somebody() {
+    fn segments_that_were_taken_back_were_read_for_somebody() {
         let Some(reads) = KernelReads::new() else {
             return softfault_skip::skipped("kernel", "there is no table of descriptors");
         };

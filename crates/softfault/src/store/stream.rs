@@ -1,4 +1,4 @@
-//! Long scans through the page cache: there the kernel reads ahead too.
+//! Long scans. Through the page cache the kernel reads ahead of them too; past it, it is to serve them (`files/served/scan.rs`).
 //!
 //! The engine reads ahead itself, so the kernel's read-ahead is off (`POSIX_FADV_RANDOM`); otherwise each would
 //! read pages that neither needs. But the kernel's puts a scan into large folios, which cost a quarter of the

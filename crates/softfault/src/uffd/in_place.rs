@@ -140,19 +140,19 @@ impl UffdMmu {
         unsafe { self.take_part_over((part, &part.range()), file, &memory, changed) }
     }
 
-    /// The same of a span of a window, with a memfd that ends before it.
+    /// The same of a segment of a window, with a memfd that ends before it.
     ///
     /// # Safety
     /// As of [`take_over`](Self::take_over).
-    pub(super) unsafe fn take_span_over(
+    pub(super) unsafe fn take_segment_over(
         &self,
         window: &Reservation,
-        span: &Range<usize>,
+        segment: &Range<usize>,
         file: FileToShow<'_>,
         memory: &Guarded,
     ) -> Result<(), MmuError> {
         // SAFETY: the caller's promise.
-        unsafe { self.take_part_over((window, span), file, memory, &self.scans.changed) }
+        unsafe { self.take_part_over((window, segment), file, memory, &self.scans.changed) }
     }
 
     /// # Safety

@@ -10,7 +10,7 @@ use super::present::Looks;
 use super::released::Released;
 use super::reserved::unmap;
 use super::rows::Rows;
-use super::spans::Scans;
+use super::segments::Scans;
 use super::spare::{SpareWindows, renew};
 use super::zap::Zap;
 use crate::errno::errno;

@@ -30,7 +30,7 @@ mod protect;
 mod released;
 mod reserved;
 mod rows;
-mod spans;
+mod segments;
 mod spare;
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ pub use in_place::FileToShow;
 pub(crate) use in_place::REFUSED;
 pub use mmu::UffdMmu;
 pub use present::{copy_page, copy_some};
-pub(crate) use spans::{KernelScan, SCAN_BYTES, SPAN};
+pub(crate) use segments::{KernelScan, SCAN_BYTES, SEGMENT};
 pub(crate) use spare::LARGEST as LARGEST_SPARE;
 pub use spare::keep_no_spare_windows;
 pub(crate) use unplaced::{UnplacedMapping, map_aside};

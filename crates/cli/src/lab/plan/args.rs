@@ -38,7 +38,7 @@ Policies, the default first:
   fill=run|page                    whether a first touch of anonymous memory also fills the pages after it
   map=copy|move                    whether pages read in order are copied to the map, or their memory is moved there
   reads=direct|cached|auto         softfault: whether files are read past the page cache, through it, or as in programs; cached and
-                                   auto have up to 1 GiB of page cache besides --memory
+                                   auto have --memory and 32 MiB, page cache included, where there is a cgroup
 Read-ahead:
   kernel:read_ahead_kb=N  kernel with the read-ahead of its file's device set to N KiB; kernel-random and
   kernel-sequential take it too. --read-ahead-kb 128,8192 runs kernel and kernel-sequential once with each value

@@ -1,37 +1,37 @@
-//! A window that is read in order, whose file does not fit in free memory: the kernel serves it a span at a time, as its reader comes to
-//! them (`uffd/spans.rs`), and the engine serves all other touches of it.
+//! A window that is read in order, whose file does not fit in free memory: the kernel serves it a segment at a time, as its reader comes to
+//! them (`uffd/segments.rs`), and the engine serves all other touches of it.
 //!
 //! ```text
-//!   read in order for 16 MiB ──► begin ──► a span is shown ──► another one is: the first is taken back, and
+//!   read in order for 16 MiB ──► begin ──► a segment is shown ──► another one is: the first is taken back, and
 //!                                   ▲          (a fault)       goes out of the page cache   (the thread)
 //!                                   │                                  │
-//!                                   └── after a pause ◄── end ◄────────┴── no span for a second, or somebody holds the window
+//!                                   └── after a pause ◄── end ◄────────┴── no segment for a second, or somebody holds the window
 //! ```
 //!
 //! A scan by copies takes ten times the processor time: each page is copied, mapped and zapped by itself, where the kernel maps huge
-//! folios. What the kernel has of the file is charged to the budget: the spans that are shown, and what it reads ahead. A span that
+//! folios. What the kernel has of the file is charged to the budget: the segments that are shown, and what it reads ahead. A segment that
 //! the page cache had before stays there.
 
 use super::{FIRST_PAUSE, Place, Served, Server, State, to_show};
 use crate::kernel::KernelCount;
 use crate::store::{FileStore, ReadPolicy, took_back};
-use crate::uffd::{KernelScan, LARGEST_SPARE, SCAN_BYTES, SPAN};
+use crate::uffd::{KernelScan, LARGEST_SPARE, SCAN_BYTES, SEGMENT};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::{HeldPages, PageCache};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// Spans of the first scan; then twice as many each time: the kernel reads no more in vain than was read in order before.
-pub(super) const FIRST_SPANS: usize = 4;
-const MOST_SPANS: usize = 512;
+/// Segments of the first scan; then twice as many each time: the kernel reads no more in vain than was read in order before.
+pub(super) const FIRST_SEGMENTS: usize = 4;
+const MOST_SEGMENTS: usize = 512;
 /// A scan has at most one of so many bytes of the budget.
 const SHARE: u64 = 6;
 /// Fewer bytes are not worth it.
-const LEAST: usize = 8 * SPAN;
+const LEAST: usize = 8 * SEGMENT;
 // A window with mappings of its file is of no use to another file.
 const _: () = assert!(LEAST >= LARGEST_SPARE);
-/// A reader that comes to no other span in this time has gone elsewhere.
+/// A reader that comes to no other segment in this time has gone elsewhere.
 const IDLE: Duration = Duration::from_secs(1);
 /// If another one reads in order meanwhile, this is enough.
 const STALE: Duration = Duration::from_millis(100);
@@ -46,10 +46,10 @@ pub(super) struct Scan {
 
 /// What was seen of it so far.
 struct Seen {
-    /// Spans that were shown, and when the last one was.
+    /// Segments that were shown, and when the last one was.
     count: usize,
     since: Instant,
-    /// Where spans begin that the page cache had before, ascending; and the end of what was looked at.
+    /// Where segments begin that the page cache had before, ascending; and the end of what was looked at.
     there: Vec<usize>,
     looked_to: usize,
 }
@@ -59,7 +59,7 @@ impl Scan {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long its reader has come to no other span.
+    /// How long its reader has come to no other segment.
     fn idle_for(&self) -> Duration {
         let count = self.kernel.count();
         let mut seen = self.seen();
@@ -74,45 +74,47 @@ impl Scan {
         self.kernel.is_at_its_end() || self.idle_for() >= STALE
     }
 
-    /// Notes which of the next spans the page cache has. The kernel may have begun to read the first of them: that was looked at when it was the
+    /// Notes which of the next segments the page cache has. The kernel may have begun to read the first of them: that was looked at when it was the
     /// second.
     fn look_ahead(&self, file: &FileStore, window: usize) {
-        let is_there = |span: &Range<usize>| {
-            let part = (span.start - window) as u64..(span.end - window) as u64;
+        let is_there = |segment: &Range<usize>| {
+            let part = (segment.start - window) as u64..(segment.end - window) as u64;
             let there = file.cached_in(part).unwrap_or(0);
-            there >= span.len() as u64 / 2
+            there >= segment.len() as u64 / 2
         };
         let mut seen = self.seen();
-        for span in self.kernel.next_two() {
-            if !span.is_empty() && seen.looked_to <= span.start {
-                seen.looked_to = span.end;
-                if is_there(&span) {
-                    seen.there.push(span.start);
+        for segment in self.kernel.next_two() {
+            if !segment.is_empty() && seen.looked_to <= segment.start {
+                seen.looked_to = segment.end;
+                if is_there(&segment) {
+                    seen.there.push(segment.start);
                 }
             }
         }
     }
 
-    /// Drops a span from the page cache, unless it had that before.
-    fn drop_behind(&self, file: &FileStore, window: usize, span: &Range<usize>) {
+    /// Drops a segment from the page cache, unless it had that before.
+    fn drop_behind(&self, file: &FileStore, window: usize, segment: &Range<usize>) {
         let mut seen = self.seen();
-        let was_there = seen.there.binary_search(&span.start).is_ok();
-        seen.there.retain(|&start| start > span.start);
+        let was_there = seen.there.binary_search(&segment.start).is_ok();
+        seen.there.retain(|&start| start > segment.start);
         if !was_there {
-            file.drop_from_page_cache(&((span.start - window) as u64..(span.end - window) as u64));
+            file.drop_from_page_cache(
+                &((segment.start - window) as u64..(segment.end - window) as u64),
+            );
         }
     }
 }
 
 impl Served {
-    /// The kernel serves the window from now on, a span at a time, if its reader goes on where it has come to. False if it cannot be, or
+    /// The kernel serves the window from now on, a segment at a time, if its reader goes on where it has come to. False if it cannot be, or
     /// somebody holds the window. Signals are masked.
     fn begin_scan(&self, cache: &PageCache, read_to: u64, policy: &ReadPolicy) -> bool {
         let (Some(Place { process, .. }), Some(file)) = (&self.of, &self.file) else {
             return false;
         };
         let window = cache.reservation().range();
-        let from = window.start + (read_to as usize).next_multiple_of(SPAN);
+        let from = window.start + (read_to as usize).next_multiple_of(SEGMENT);
         let is_worth_it = from.saturating_add(LEAST) <= window.end;
         let fits = cache.node().budget.limit() * PAGE_SIZE as u64 >= SHARE * SCAN_BYTES as u64;
         // Where nobody says what the page cache has, others may need what would be dropped.
@@ -141,8 +143,8 @@ impl Served {
             return false;
         };
         let mmu = process.mmu();
-        let rest = from..window.end.min(from + state.scan_spans * SPAN);
-        // SAFETY: a window that is only read, whose pages are the file's. Those of a span that were brought in are forgotten when it is
+        let rest = from..window.end.min(from + state.scan_segments * SEGMENT);
+        // SAFETY: a window that is only read, whose pages are the file's. Those of a segment that were brought in are forgotten when it is
         // taken back.
         let begun = unsafe { mmu.begin_scan(cache.reservation(), rest, shown, &policy.bell) };
         let Ok(Some(kernel)) = begun else {
@@ -183,8 +185,8 @@ impl Served {
             return false;
         };
         scan.look_ahead(file, cache.addresses().start);
-        while let Some(span) = scan.kernel.passed() {
-            if !self.take_span_back(cache, &scan, &span) {
+        while let Some(segment) = scan.kernel.passed() {
+            if !self.take_segment_back(cache, &scan, &segment) {
                 break;
             }
         }
@@ -199,33 +201,38 @@ impl Served {
     }
 
     /// False if that failed: the kernel serves it still.
-    fn take_span_back(&self, cache: &PageCache, scan: &Arc<Scan>, span: &Range<usize>) -> bool {
+    fn take_segment_back(
+        &self,
+        cache: &PageCache,
+        scan: &Arc<Scan>,
+        segment: &Range<usize>,
+    ) -> bool {
         let (Some(shown), Some(file)) = (self.file.as_deref().and_then(to_show), &self.file) else {
             return false;
         };
         // Touches that began before it was shown have brought pages into the cache, and could not map them: the file may have
         // changed meanwhile. Those that are being read are waited for first, with nothing locked.
-        cache.invalidate(span.clone());
+        cache.invalidate(segment.clone());
         let state = self.state();
         let is_now = (state.scan.as_ref()).is_some_and(|now| Arc::ptr_eq(now, scan));
         if !is_now || state.by != Server::Engine {
             // Another has ended it.
             return false;
         }
-        cache.invalidate(span.clone());
+        cache.invalidate(segment.clone());
         // SAFETY: of this window and file, and with the state locked.
-        let taken = unsafe { scan.kernel.take_back(cache.reservation(), span, shown) };
+        let taken = unsafe { scan.kernel.take_back(cache.reservation(), segment, shown) };
         drop(state);
         if taken == Ok(true) {
-            KernelCount::ScannedBytes.add(span.len() as u64);
-            took_back(span.len() / PAGE_SIZE);
-            scan.drop_behind(file, cache.addresses().start, span);
+            KernelCount::ScannedBytes.add(segment.len() as u64);
+            took_back(segment.len() / PAGE_SIZE);
+            scan.drop_behind(file, cache.addresses().start, segment);
         }
         taken.is_ok()
     }
 
     /// Ends a scan: the engine serves all of the window then. The state, and whether that was possible; where it was not, the kernel still serves
-    /// a span, and the next that looks at it tries again.
+    /// a segment, and the next that looks at it tries again.
     fn end_scan<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -235,8 +242,8 @@ impl Served {
         let (has_come_to_its_end, went_on) = (scan.kernel.is_at_its_end(), scan.kernel.goes_on());
         scan.kernel.stop();
         drop(state);
-        while let Some(span) = scan.kernel.oldest() {
-            if !self.take_span_back(cache, scan, &span) {
+        while let Some(segment) = scan.kernel.oldest() {
+            if !self.take_segment_back(cache, scan, &segment) {
                 break;
             }
         }
@@ -250,17 +257,17 @@ impl Served {
         {
             state.scan = None;
             if has_come_to_its_end {
-                state.scan_spans = MOST_SPANS.min(2 * state.scan_spans);
+                state.scan_segments = MOST_SEGMENTS.min(2 * state.scan_segments);
                 state.scan_pause = FIRST_PAUSE;
             } else if went_on {
-                state.scan_spans = FIRST_SPANS;
+                state.scan_segments = FIRST_SEGMENTS;
             }
         }
         (state, is_over)
     }
 
     /// The state, when nobody changes it, and the engine serves all of the window, or the kernel does. Where the kernel could not be made
-    /// to give a span back, the state has that scan still.
+    /// to give a segment back, the state has that scan still.
     pub(super) fn without_scan(&self) -> MutexGuard<'_, State> {
         let mut failed = None;
         loop {
@@ -286,7 +293,7 @@ impl Served {
         }
     }
 
-    /// No map of the window is left: no span is shown any more. Those that are go with the window, or are taken back soon.
+    /// No map of the window is left: no segment is shown any more. Those that are go with the window, or are taken back soon.
     pub(in crate::files) fn stop_scan(&self) {
         if let Some(scan) = self.scan() {
             scan.kernel.stop();
@@ -301,7 +308,7 @@ impl State {
     }
 }
 
-/// The windows of an engine that the kernel serves spans of.
+/// The windows of an engine that the kernel serves segments of.
 #[derive(Default)]
 pub(in crate::files) struct Scans(Vec<(Weak<PageCache>, Weak<Served>)>);
 

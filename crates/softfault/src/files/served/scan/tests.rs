@@ -1,7 +1,7 @@
 //! A window whose reader goes on in order, with files on the disk, by the test's own thread where the order of steps matters.
 
 use super::super::Served;
-use super::{FIRST_SPANS, MOST_SPANS, SCAN_BYTES, SPAN};
+use super::{FIRST_SEGMENTS, MOST_SEGMENTS, SCAN_BYTES, SEGMENT};
 use crate::map::Mmap;
 use crate::signal;
 use crate::uffd::REFUSED;
@@ -15,10 +15,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const SPANS: usize = 20;
-const PAGES: usize = SPANS * SPAN / PAGE_SIZE;
-/// Pages of a span.
-const EACH: usize = SPAN / PAGE_SIZE;
+const SEGMENTS: usize = 20;
+const PAGES: usize = SEGMENTS * SEGMENT / PAGE_SIZE;
+/// Pages of a segment.
+const EACH: usize = SEGMENT / PAGE_SIZE;
 
 /// Engines find scans by themselves: else the test begins them.
 pub(super) static FINDS: AtomicBool = AtomicBool::new(false);
@@ -36,13 +36,13 @@ fn numbered(salt: u64) -> Option<File> {
         softfault_skip::skipped("kernel", "no files without a name");
         return None;
     };
-    let mut span = Vec::with_capacity(SPAN);
+    let mut segment = Vec::with_capacity(SEGMENT);
     for first in (0..PAGES).step_by(EACH) {
-        span.clear();
+        segment.clear();
         for page in first..first + EACH {
-            span.extend(word(page, salt).to_ne_bytes().repeat(PAGE_SIZE / 8));
+            segment.extend(word(page, salt).to_ne_bytes().repeat(PAGE_SIZE / 8));
         }
-        file.write_all(&span).expect("written");
+        file.write_all(&segment).expect("written");
     }
     file.sync_all().expect("on the disk");
     Some(file)
@@ -88,7 +88,7 @@ impl Scene {
             );
             return None;
         };
-        let all = 0..(SPANS * SPAN) as u64;
+        let all = 0..(SEGMENTS * SEGMENT) as u64;
         shown.drop_from_page_cache(&all);
         if shown.cached_in(all) != Some(0) {
             softfault_skip::skipped("kernel", "the temporary directory is in memory");
@@ -104,12 +104,17 @@ impl Scene {
         })
     }
 
-    /// Lets the kernel serve all spans from one on. False where it cannot.
-    fn begin(&self, span: usize) -> bool {
-        self.served.state().scan_spans = MOST_SPANS;
+    /// The same, whose segments from one on the kernel serves.
+    fn scanning(segment: usize) -> Option<Self> {
+        Self::new().filter(|scene| scene.begin(segment))
+    }
+
+    /// Lets the kernel serve all segments from one on. False where it cannot.
+    fn begin(&self, segment: usize) -> bool {
+        self.served.state().scan_segments = MOST_SEGMENTS;
         let _masked = signal::masked();
         let policy = &self.engine.inner.managed().unwrap().reads;
-        let begun = (self.served).begin_scan(&self.cache, (span * SPAN) as u64, policy);
+        let begun = (self.served).begin_scan(&self.cache, (segment * SEGMENT) as u64, policy);
         if !begun {
             softfault_skip::skipped("kernel", "no huge pages in this kernel");
         }
@@ -129,18 +134,18 @@ impl Scene {
         check(&self.map, page, 0);
     }
 
-    /// Touches all pages of a span, in order.
-    fn read(&self, span: usize) {
-        (span * EACH..(span + 1) * EACH).for_each(|page| self.check(page));
+    /// Touches all pages of a segment, in order.
+    fn read(&self, segment: usize) {
+        (segment * EACH..(segment + 1) * EACH).for_each(|page| self.check(page));
     }
 
     fn faults(&self) -> u64 {
         self.engine.stats().faults
     }
 
-    /// Bytes of a span that the page cache has.
-    fn cached(&self, span: usize) -> u64 {
-        let part = (span * SPAN) as u64..((span + 1) * SPAN) as u64;
+    /// Bytes of a segment that the page cache has.
+    fn cached(&self, segment: usize) -> u64 {
+        let part = (segment * SEGMENT) as u64..((segment + 1) * SEGMENT) as u64;
         let file = self.served.shown_file().unwrap();
         file.cached_in(part).unwrap()
     }
@@ -163,40 +168,42 @@ fn check(map: &Mmap, page: usize, salt: u64) {
 }
 
 #[test]
-fn the_kernel_serves_a_span_after_the_other() {
-    let Some(scene) = Scene::new() else { return };
-    if !scene.begin(2) {
+fn the_kernel_serves_a_segment_after_the_other() {
+    let Some(scene) = Scene::scanning(2) else {
         return;
-    }
+    };
     scene.read(0);
     scene.read(1);
-    for span in 2..SPANS {
+    for segment in 2..SEGMENTS {
         let before = scene.faults();
-        scene.read(span);
-        assert_eq!(scene.faults(), before, "span {span} is not the engine's");
+        scene.read(segment);
+        assert_eq!(
+            scene.faults(),
+            before,
+            "segment {segment} is not the engine's"
+        );
         assert!(scene.follow());
-        if span > 3 {
+        if segment > 3 {
             // The one before the last is the engine's again, and out of the page cache.
-            assert_eq!(scene.cached(span - 2), 0, "span {}", span - 2);
-            scene.check((span - 2) * EACH + span);
+            assert_eq!(scene.cached(segment - 2), 0, "segment {}", segment - 2);
+            scene.check((segment - 2) * EACH + segment);
             assert_eq!(scene.faults(), before + 1);
         }
     }
-    // What was taken back is one mapping, between two of the window's first kind, and one of the spans that are shown.
+    // What was taken back is one mapping, between two of the window's first kind, and one of the segments that are shown.
     assert_eq!(scene.mappings(), 3);
     // All of it once more, by whoever serves it.
-    (0..SPANS).for_each(|span| scene.read(span));
+    (0..SEGMENTS).for_each(|segment| scene.read(segment));
 }
 
 /// The kernel reads no more ahead of what was seen than was read in order before.
 #[test]
 fn a_scan_is_as_long_as_what_was_read_in_order() {
-    let Some(scene) = Scene::new() else { return };
-    if !scene.begin(0) {
+    let Some(scene) = Scene::scanning(0) else {
         return;
-    }
+    };
     let mut from = 0;
-    for spans in [FIRST_SPANS, 2 * FIRST_SPANS] {
+    for segments in [FIRST_SEGMENTS, 2 * FIRST_SEGMENTS] {
         if from == 0 {
             let _masked = signal::masked();
             let state = scene.served.state();
@@ -205,26 +212,25 @@ fn a_scan_is_as_long_as_what_was_read_in_order() {
         }
         assert!(scene.begin_anyway(from));
         let before = scene.faults();
-        (from..from + spans).for_each(|span| {
-            scene.read(span);
+        (from..from + segments).for_each(|segment| {
+            scene.read(segment);
             scene.follow();
         });
         assert_eq!(scene.faults(), before);
-        scene.read(from + spans);
+        scene.read(from + segments);
         assert!(scene.faults() > before, "the next one is the engine's");
         assert!(scene.is_scanning());
-        from += spans + 1;
+        from += segments + 1;
     }
-    assert_eq!(scene.served.state().scan_spans, 2 * FIRST_SPANS);
+    assert_eq!(scene.served.state().scan_segments, 2 * FIRST_SEGMENTS);
 }
 
 #[test]
-fn few_spans_are_shown_at_a_time() {
-    let Some(scene) = Scene::new() else { return };
-    if !scene.begin(0) {
+fn few_segments_are_shown_at_a_time() {
+    let Some(scene) = Scene::scanning(0) else {
         return;
-    }
-    (0..4).for_each(|span| scene.check(span * EACH));
+    };
+    (0..4).for_each(|segment| scene.check(segment * EACH));
     assert_eq!(scene.faults(), 0);
     // Another reader, far in front.
     scene.check(9 * EACH);
@@ -241,7 +247,7 @@ fn few_spans_are_shown_at_a_time() {
     scene.check(10 * EACH);
     assert_eq!(scene.faults(), 3);
     scene.follow();
-    // It finds pages of two spans that it has touched before; and the other one is far in front again.
+    // It finds pages of two segments that it has touched before; and the other one is far in front again.
     scene.check(16 * EACH);
     assert_eq!(scene.faults(), 4);
     scene.check(13 * EACH);
@@ -250,10 +256,9 @@ fn few_spans_are_shown_at_a_time() {
 
 #[test]
 fn a_call_that_holds_the_window_ends_it() {
-    let Some(scene) = Scene::new() else { return };
-    if !scene.begin(0) {
+    let Some(scene) = Scene::scanning(0) else {
         return;
-    }
+    };
     scene.check(0);
     scene.check(EACH);
     let shown = EACH * PAGE_SIZE..(EACH + 2) * PAGE_SIZE;
@@ -269,7 +274,7 @@ fn a_call_that_holds_the_window_ends_it() {
     // And there is none while it is held, nor soon after.
     assert!(!scene.served.may_scan());
     drop(pinned);
-    (0..SPANS).for_each(|span| scene.read(span));
+    (0..SEGMENTS).for_each(|segment| scene.read(segment));
 }
 
 #[test]
@@ -295,32 +300,33 @@ fn its_memory_is_charged_until_it_ends() {
 }
 
 #[test]
-fn a_span_that_the_page_cache_had_stays_there() {
+fn a_segment_that_the_page_cache_had_stays_there() {
     use std::os::unix::fs::FileExt;
     let Some(scene) = Scene::new() else { return };
-    let mut bytes = vec![0; SPAN];
+    let mut bytes = vec![0; SEGMENT];
     scene
         .file
-        .read_exact_at(&mut bytes, 4 * SPAN as u64)
+        .read_exact_at(&mut bytes, 4 * SEGMENT as u64)
         .unwrap();
     if !scene.begin(0) {
         return;
     }
-    for span in 0..8 {
-        scene.read(span);
+    for segment in 0..8 {
+        scene.read(segment);
         scene.follow();
     }
-    let stays: Vec<_> = (0..6).filter(|&span| scene.cached(span) > 0).collect();
+    let stays: Vec<_> = (0..6)
+        .filter(|&segment| scene.cached(segment) > 0)
+        .collect();
     assert_eq!(stays, [4]);
 }
 
-/// Dropped with spans that are shown: the next window at its addresses is another's.
+/// Dropped with segments that are shown: the next window at its addresses is another's.
 #[test]
 fn a_window_goes_with_its_scan() {
-    let Some(scene) = Scene::new() else { return };
-    if !scene.begin(0) {
+    let Some(scene) = Scene::scanning(0) else {
         return;
-    }
+    };
     scene.check(0);
     scene.check(EACH);
     let Scene {
@@ -356,13 +362,12 @@ fn a_window_goes_with_its_scan() {
     (0..PAGES).for_each(|page| check(&map, page, 1));
 }
 
-/// A span that the kernel cannot give back is an error of calls, and of no touch; later all is well.
+/// A segment that the kernel cannot give back is an error of calls, and of no touch; later all is well.
 #[test]
 fn a_refused_end_is_an_error_for_a_while() {
-    let Some(scene) = Scene::new() else { return };
-    if !scene.begin(0) {
+    let Some(scene) = Scene::scanning(0) else {
         return;
-    }
+    };
     scene.check(0);
     let part = 0..2 * PAGE_SIZE;
     REFUSED.set(true);
@@ -381,16 +386,15 @@ fn a_refused_end_is_an_error_for_a_while() {
     assert!(!scene.is_scanning());
     assert_eq!(pinned[..8], word(0, 0).to_ne_bytes());
     drop(pinned);
-    (0..SPANS).for_each(|span| scene.read(span));
+    (0..SEGMENTS).for_each(|segment| scene.read(segment));
 }
 
-/// The kernel cannot read a span: its touches come to us, and end the scan.
+/// The kernel cannot read a segment: its touches come to us, and end the scan.
 #[test]
-fn a_span_that_the_kernel_cannot_read_is_the_engines() {
-    let Some(scene) = Scene::new() else { return };
-    if !scene.begin(0) {
+fn a_segment_that_the_kernel_cannot_read_is_the_engines() {
+    let Some(scene) = Scene::scanning(0) else {
         return;
-    }
+    };
     scene.check(0);
     let (mmu, window) = (
         crate::process::get().unwrap().mmu(),
@@ -402,7 +406,7 @@ fn a_span_that_the_kernel_cannot_read_is_the_engines() {
             mmu.note_unmappable(window.end - PAGE_SIZE);
         }
     }
-    assert!(scene.follow(), "no span of its");
+    assert!(scene.follow(), "no segment of its");
     let mut goes_on = true;
     for _ in 0..1000 {
         let _masked = signal::masked();
@@ -440,7 +444,7 @@ fn a_writer_ends_it() {
     }
 }
 
-/// Every byte is right while spans come and go: for the reader, for others anywhere, and for calls.
+/// Every byte is right while segments come and go: for the reader, for others anywhere, and for calls.
 #[test]
 fn readers_see_the_file_at_any_moment() {
     let Some(scene) = Scene::new() else { return };
@@ -485,38 +489,37 @@ fn readers_see_the_file_at_any_moment() {
         });
         for round in 0..12 {
             let mut state = scene.served.state();
-            (state.no_scan_before, state.scan_spans) = (None, 1 + round);
+            (state.no_scan_before, state.scan_segments) = (None, 1 + round);
             drop(state);
             scene.begin_anyway(round % 3);
-            for span in 0..SPANS {
-                scene.read(span);
+            for segment in 0..SEGMENTS {
+                scene.read(segment);
                 scene.follow();
             }
         }
         over.store(true, Ordering::Relaxed);
     });
     println!(
-        "served by spans: {} bytes",
+        "served by segments: {} bytes",
         scene.engine.stats().kernel.scanned_bytes
     );
 }
 
 impl Scene {
     /// As `begin`, where somebody may hold the window.
-    fn begin_anyway(&self, span: usize) -> bool {
+    fn begin_anyway(&self, segment: usize) -> bool {
         let _masked = signal::masked();
         let policy = &self.engine.inner.managed().unwrap().reads;
-        (self.served).begin_scan(&self.cache, (span * SPAN) as u64, policy)
+        (self.served).begin_scan(&self.cache, (segment * SEGMENT) as u64, policy)
     }
 }
 
 /// A child of fork has the whole file, whoever served its parent.
 #[test]
 fn a_child_has_all_of_it() {
-    let Some(scene) = Scene::new() else { return };
-    if !scene.begin(0) {
+    let Some(scene) = Scene::scanning(0) else {
         return;
-    }
+    };
     scene.check(0);
     scene.check(EACH);
     // SAFETY: the child touches the map, and ends.
@@ -535,7 +538,7 @@ fn a_child_has_all_of_it() {
     assert_eq!(status, 0, "the child's end");
     scene.check(2 * EACH);
     assert_eq!(scene.faults(), 0);
-    (0..SPANS).for_each(|span| scene.read(span));
+    (0..SEGMENTS).for_each(|segment| scene.read(segment));
 }
 
 /// Nobody drives it here: the engine finds out by itself that the file is read in order.
@@ -544,10 +547,10 @@ fn a_reader_in_order_is_found() {
     let Some(scene) = Scene::new() else { return };
     FINDS.store(true, Ordering::Relaxed);
     let before = scene.engine.stats().kernel.scanned_bytes;
-    let enough = before + 4 * SPAN as u64;
+    let enough = before + 4 * SEGMENT as u64;
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     while scene.engine.stats().kernel.scanned_bytes < enough {
         assert!(std::time::Instant::now() < deadline, "never");
-        (0..SPANS).for_each(|span| scene.read(span));
+        (0..SEGMENTS).for_each(|segment| scene.read(segment));
     }
 }

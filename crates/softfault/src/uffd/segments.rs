@@ -1,4 +1,4 @@
-//! Windows that are read in order: the kernel serves them, a span at a time.
+//! Windows that are read in order: the kernel serves them, a segment at a time.
 //!
 //! ```text
 //!   the file, elsewhere              ┌──────┬──────┬──────
@@ -11,14 +11,14 @@
 //!                                   reader ──►
 //! ```
 //!
-//! A touch of the next span is a fault that is ours to serve. Its handler puts the file's own mapping of that span in its place, by
-//! one call, and the touch is made again. So the faults say how far the reader has come, and a few spans at most are shown at
+//! A touch of the next segment is a fault that is ours to serve. Its handler puts the file's own mapping of that segment in its place, by
+//! one call, and the touch is made again. So the faults say how far the reader has come, and a few segments at most are shown at
 //! a time: a thread takes the others back ([`take_back`](UffdMmu::take_back)), and if it is late the window's pages are served as
 //! ever. The mapping is told MADV_HUGEPAGE: the kernel reads 2 MiB and the next, whatever the disk's `read_ahead_kb`, into large folios
 //! where the file system has them.
 //!
-//! What was taken back is a private mapping of one empty memfd for all spans of a scan, from the same offset on, so that neighbours are one
-//! mapping of the kernel's. Its size is the end of the last span that was taken back: they are taken back in their order.
+//! What was taken back is a private mapping of one empty memfd for all segments of a scan, from the same offset on, so that neighbours are one
+//! mapping of the kernel's. Its size is the end of the last segment that was taken back: they are taken back in their order.
 
 use super::in_place::{FileToShow, empty_memory};
 use super::mmu::{UffdMmu, system};
@@ -32,25 +32,25 @@ use softfault_engine::lock::{Bell, Mutex};
 use softfault_engine::mmu::{MmuError, Reservation};
 use std::sync::Arc;
 
-/// Bytes of a span: a fault, and a dozen system calls of a thread.
-pub(crate) const SPAN: usize = 8 << 20;
-/// Spans that the readers of a scan may be in: the last one that was shown and the one before, since several threads may read, and in an
+/// Bytes of a segment: a fault, and a dozen system calls of a thread.
+pub(crate) const SEGMENT: usize = 8 << 20;
+/// Segments that the readers of a scan may be in: the last one that was shown and the one before, since several threads may read, and in an
 /// order that is only nearly one.
 const READ: usize = 2;
-/// Spans of one scan that are shown at a time, at most: those, and two that have not been taken back yet.
+/// Segments of one scan that are shown at a time, at most: those, and two that have not been taken back yet.
 const MOST_SHOWN: usize = READ + 2;
-/// Memory of the kernel's that a scan has at most: its spans, and what is read ahead of them.
-pub(crate) const SCAN_BYTES: usize = (MOST_SHOWN + 1) * SPAN;
+/// Memory of the kernel's that a scan has at most: its segments, and what is read ahead of them.
+pub(crate) const SCAN_BYTES: usize = (MOST_SHOWN + 1) * SEGMENT;
 /// Scans at a time, in the process.
 const SCANS: usize = 4;
-/// A touch in one of so many spans from the next on is the reader's: pages of those before may be the engine's from an earlier time.
+/// A touch in one of so many segments from the next on is the reader's: pages of those before may be the engine's from an earlier time.
 const NEAR: usize = 4;
-/// The same where the engine has served the next span, for the thread was late.
+/// The same where the engine has served the next segment, for the thread was late.
 const FAR: usize = 16;
 /// How often that may be in a scan: each time leaves three mappings in the window where there is one otherwise.
 const MOST_SKIPS: usize = 16;
-/// Touches of spans that are shown which come to us all the same, after which the kernel is believed to be unable to read there. Some
-/// began before a span was shown.
+/// Touches of segments that are shown which come to us all the same, after which the kernel is believed to be unable to read there. Some
+/// began before a segment was shown.
 const FAILURES: usize = 64;
 
 /// The scans of a process.
@@ -75,7 +75,7 @@ impl Default for Scans {
 }
 
 struct ScanSlot {
-    /// Where the next spans are. `end` is 0 while there are none. Release and Acquire: the end is written after the start.
+    /// Where the next segments are. `end` is 0 while there are none. Release and Acquire: the end is written after the start.
     start: AtomicUsize,
     end: AtomicUsize,
     /// Taken by fault handlers. A holder takes no other lock.
@@ -90,7 +90,7 @@ struct Shown {
     rest: Range<usize>,
     /// Where the first page of these is.
     elsewhere: usize,
-    /// The spans that are shown, in no order.
+    /// The segments that are shown, in no order.
     shown: [Option<Range<usize>>; MOST_SHOWN],
     /// How many there were so far.
     count: usize,
@@ -110,7 +110,7 @@ impl ScanSlot {
     }
 
     fn set_next(&self, rest: &Range<usize>) {
-        let next = rest.start..rest.end.min(rest.start.saturating_add(FAR * SPAN));
+        let next = rest.start..rest.end.min(rest.start.saturating_add(FAR * SEGMENT));
         self.end.store(0, Ordering::Release);
         self.start.store(next.start, Ordering::Release);
         let end = if next.is_empty() { 0 } else { next.end };
@@ -124,17 +124,17 @@ impl ScanSlot {
         let Some(scan) = scan.as_mut() else {
             return false;
         };
-        if scan.oldest(|span| span.contains(&addr)).is_some() {
+        if scan.oldest(|segment| segment.contains(&addr)).is_some() {
             // Another thread was faster.
             return true;
         }
-        let Some(span) = scan.span_of(addr) else {
+        let Some(segment) = scan.segment_of(addr) else {
             return false;
         };
-        // The spans between went another way.
-        let skipped = span.start - scan.rest.start;
+        // The segments between went another way.
+        let skipped = segment.start - scan.rest.start;
         let reach = if scan.late { FAR } else { NEAR };
-        if skipped >= reach * SPAN || skipped > 0 && scan.skips == MOST_SKIPS {
+        if skipped >= reach * SEGMENT || skipped > 0 && scan.skips == MOST_SKIPS {
             // Another reader's.
             return false;
         }
@@ -145,22 +145,22 @@ impl ScanSlot {
         if skipped > 0 {
             scan.skips += 1;
             unmap(scan.elsewhere..scan.elsewhere + skipped);
-            (scan.elsewhere, scan.rest.start) = (scan.elsewhere + skipped, span.start);
+            (scan.elsewhere, scan.rest.start) = (scan.elsewhere + skipped, segment.start);
         }
         // A fault of before may arrive later.
-        changed.push(&span);
-        let from = scan.elsewhere..scan.elsewhere + span.len();
+        changed.push(&segment);
+        let from = scan.elsewhere..scan.elsewhere + segment.len();
         // SAFETY: a part of the mapping elsewhere, which is this scan's, and a part of its window.
-        let moved = allow_reads(&from).and_then(|()| unsafe { move_part(from, span.start) });
+        let moved = allow_reads(&from).and_then(|()| unsafe { move_part(from, segment.start) });
         if moved.is_err() {
             // As many mappings as there may be: the engine serves the rest.
             scan.stop();
             self.set_next(&(0..0));
             return false;
         }
-        (scan.elsewhere, scan.rest.start) = (scan.elsewhere + span.len(), span.end);
+        (scan.elsewhere, scan.rest.start) = (scan.elsewhere + segment.len(), segment.end);
         scan.late = false;
-        *place = Some(span);
+        *place = Some(segment);
         scan.count += 1;
         self.set_next(&scan.rest);
         scan.bell.ring();
@@ -176,17 +176,21 @@ impl Shown {
         unmap(self.elsewhere..self.elsewhere + more);
     }
 
-    /// The span of the rest that an address is in.
-    fn span_of(&self, addr: usize) -> Option<Range<usize>> {
-        let start = self.rest.start + addr.checked_sub(self.rest.start)? / SPAN * SPAN;
-        let span = start..self.rest.end.min(start + SPAN);
-        span.contains(&addr).then_some(span)
+    /// The segment of the rest that an address is in.
+    fn segment_of(&self, addr: usize) -> Option<Range<usize>> {
+        let start = self.rest.start + addr.checked_sub(self.rest.start)? / SEGMENT * SEGMENT;
+        let segment = start..self.rest.end.min(start + SEGMENT);
+        segment.contains(&addr).then_some(segment)
     }
 
-    /// The first span that is shown and `is_one`.
+    /// The first segment that is shown and `is_one`.
     fn oldest(&self, is_one: impl Fn(&Range<usize>) -> bool) -> Option<Range<usize>> {
-        let shown = self.shown.iter().flatten().filter(|span| is_one(span));
-        shown.min_by_key(|span| span.start).cloned()
+        let shown = self
+            .shown
+            .iter()
+            .flatten()
+            .filter(|segment| is_one(segment));
+        shown.min_by_key(|segment| segment.start).cloned()
     }
 }
 
@@ -197,7 +201,7 @@ fn unmap(range: Range<usize>) {
     }
 }
 
-/// A scan of a window. Before it is dropped, or its window goes, it is [stopped](Self::stop); spans that are shown then stay.
+/// A scan of a window. Before it is dropped, or its window goes, it is [stopped](Self::stop); segments that are shown then stay.
 pub(crate) struct KernelScan {
     mmu: &'static UffdMmu,
     slot: usize,
@@ -206,10 +210,10 @@ pub(crate) struct KernelScan {
 }
 
 impl UffdMmu {
-    /// Lets the kernel serve a part of a window, a span after the other, as its reader comes to them. `None`: there are too many scans.
+    /// Lets the kernel serve a part of a window, a segment after the other, as its reader comes to them. `None`: there are too many scans.
     ///
     /// # Safety
-    /// As of [`show`](Self::show), for each span until it is taken back. `rest` is in the window.
+    /// As of [`show`](Self::show), for each segment until it is taken back. `rest` is in the window.
     pub(crate) unsafe fn begin_scan(
         &'static self,
         window: &Reservation,
@@ -253,7 +257,7 @@ impl UffdMmu {
         Ok(None)
     }
 
-    /// True if a touch is to be made again: it was of the next span of a scan, and the kernel serves that by now. For the fault handler.
+    /// True if a touch is to be made again: it was of the next segment of a scan, and the kernel serves that by now. For the fault handler.
     pub(crate) fn show_next(&self, addr: usize) -> bool {
         let mut slots = self.scans.slots.iter();
         slots.any(|slot| slot.is_next(addr) && slot.show(addr, &self.scans.changed))
@@ -265,7 +269,7 @@ impl UffdMmu {
         for slot in &self.scans.slots {
             let mut scan = slot.scan.lock();
             if let Some(scan) = scan.as_mut()
-                && scan.oldest(|span| span.contains(&addr)).is_some()
+                && scan.oldest(|segment| segment.contains(&addr)).is_some()
             {
                 scan.failures += 1;
                 scan.bell.ring();
@@ -295,7 +299,7 @@ impl KernelScan {
         look(scan.as_mut().expect("it is there until it is dropped"))
     }
 
-    /// No span is shown from now on.
+    /// No segment is shown from now on.
     pub(crate) fn stop(&self) {
         let slot = self.slot();
         let mut scan = slot.scan.lock();
@@ -305,7 +309,7 @@ impl KernelScan {
         }
     }
 
-    /// True if all spans were shown.
+    /// True if all segments were shown.
     pub(crate) fn is_at_its_end(&self) -> bool {
         self.with(|scan| scan.rest.is_empty() && !scan.stopped)
     }
@@ -320,12 +324,12 @@ impl KernelScan {
         self.with(|scan| scan.failures >= FAILURES)
     }
 
-    /// Spans that were shown so far.
+    /// Segments that were shown so far.
     pub(crate) fn count(&self) -> usize {
         self.with(|scan| scan.count)
     }
 
-    /// The first span that is shown.
+    /// The first segment that is shown.
     pub(crate) fn oldest(&self) -> Option<Range<usize>> {
         self.with(|scan| scan.oldest(|_| true))
     }
@@ -338,17 +342,17 @@ impl KernelScan {
         })
     }
 
-    /// The spans from the next one on, one of which the kernel may have begun to read.
+    /// The segments from the next one on, one of which the kernel may have begun to read.
     pub(crate) fn next_two(&self) -> [Range<usize>; 2] {
         self.with(|scan| {
-            let span = |start: usize| start..scan.rest.end.min(start + SPAN);
-            let next = span(scan.rest.start);
-            let second = span(next.end);
+            let segment = |start: usize| start..scan.rest.end.min(start + SEGMENT);
+            let next = segment(scan.rest.start);
+            let second = segment(next.end);
             [next, second]
         })
     }
 
-    /// Takes a span back, the first that is shown: from here on a touch of it is a fault that is ours to serve. False: it is not shown. After an
+    /// Takes a segment back, the first that is shown: from here on a touch of it is a fault that is ours to serve. False: it is not shown. After an
     /// error it is shown as before.
     ///
     /// # Safety
@@ -356,15 +360,18 @@ impl KernelScan {
     pub(crate) unsafe fn take_back(
         &self,
         window: &Reservation,
-        span: &Range<usize>,
+        segment: &Range<usize>,
         file: FileToShow<'_>,
     ) -> Result<bool, MmuError> {
-        let is_this = |shown: &Option<Range<usize>>| shown.as_ref() == Some(span);
+        let is_this = |shown: &Option<Range<usize>>| shown.as_ref() == Some(segment);
         if !self.with(|scan| scan.shown.iter().any(is_this)) {
             return Ok(false);
         }
         // SAFETY: the caller's promise.
-        unsafe { self.mmu.take_span_over(window, span, file, &self.memory) }?;
+        unsafe {
+            self.mmu
+                .take_segment_over(window, segment, file, &self.memory)
+        }?;
         self.with(|scan| {
             let place = scan.shown.iter_mut().find(|shown| is_this(shown));
             place.into_iter().for_each(|shown| *shown = None);
