@@ -138,21 +138,23 @@ fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
     };
     let shows = policy.kernel_may_serve();
     let mut shown = shows;
-    let mut looked = Instant::now();
+    let (mut looked, mut put_off) = (Instant::now(), false);
     loop {
-        let looks_again = shown || !looks.fills.is_empty() || !looks.scans.is_empty();
+        let looks_again = shown || put_off || !looks.fills.is_empty() || !looks.scans.is_empty();
         policy.bell.wait(looks_again.then_some(LOOK_NS));
         if over.load(Ordering::Acquire) {
             return;
         }
         looks.scans.follow(|cache| shared.upgrade(cache));
         let windows = shared.table().in_use();
+        let mut asked = false;
         for (cache, served) in &windows {
             let window = (cache, || shared.upgrade(cache));
-            looks.scans.consider(window, served, policy);
+            asked |= looks.scans.consider(window, served, policy);
         }
-        // A scan rings many times as often.
-        if !looks.scans.is_empty() && looked.elapsed() < LOOK {
+        // Readers in order ring many times as often.
+        put_off = (asked || !looks.scans.is_empty()) && looked.elapsed() < LOOK;
+        if put_off {
             continue;
         }
         looked = Instant::now();

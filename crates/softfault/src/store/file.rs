@@ -234,20 +234,17 @@ impl FileStore {
         if !counts || !self.file.is_ours() {
             return;
         }
-        match (self.streams.read(offset, bytes as u64), how) {
-            (None, _) => {}
-            (Some(on), ReadPath::Keep) => {
-                self.file.kernel_reads_ahead(on);
-                if on {
-                    self.file.way.in_order();
-                }
+        let bytes = bytes as u64;
+        if how != ReadPath::Keep {
+            if let Some(each) = self.file.way.scans_noted_each()
+                && let Some(end) = self.streams.read_past(offset, bytes, each)
+            {
+                self.file.way.scanned_to(end);
             }
-            (Some(on), ReadPath::Past | ReadPath::Take | ReadPath::Drop) => {
-                if let Some(end) = self.streams.dense_to(offset)
-                    && on
-                {
-                    self.file.way.scanned_to(end);
-                }
+        } else if let Some(on) = self.streams.read(offset, bytes) {
+            self.file.kernel_reads_ahead(on);
+            if on {
+                self.file.way.in_order();
             }
         }
     }

@@ -20,6 +20,7 @@
 use super::descriptor::Descriptor;
 use super::open::{Mode, OpenedFile, bytes_allocated};
 use super::reads::{ReadPolicy, Reads};
+use super::stream::{AGAIN, LONG};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::Arc;
@@ -118,6 +119,8 @@ pub(super) struct AutoReadState {
     reached: AtomicU8,
     /// How far it has been read in order, past the page cache, if that was not looked at yet. Or 0.
     scanned: AtomicU64,
+    /// The last scan went on to the end of what the kernel was to serve of it: the next is believed sooner.
+    is_scanned: AtomicBool,
 }
 
 /// How far a file has been read through the page cache, as [`AutoReadState`] has it.
@@ -142,6 +145,7 @@ impl AutoReadState {
             far: AtomicU64::new(FIRST_FAR),
             reached: AtomicU8::new(0),
             scanned: AtomicU64::new(0),
+            is_scanned: AtomicBool::new(false),
         }
     }
 }
@@ -273,13 +277,27 @@ impl FileReadPath {
         }
     }
 
+    /// The bytes of a scan, past the page cache, after which it is noted each time. `None`: nobody wants to know.
+    pub(super) fn scans_noted_each(&self) -> Option<u64> {
+        let (auto, policy) = (self.auto.as_ref()?, self.policy.as_ref()?);
+        let is_scanned = policy
+            .kernel_may_serve()
+            .then(|| auto.is_scanned.load(Relaxed));
+        is_scanned.map(|is_scanned| if is_scanned { AGAIN } else { LONG })
+    }
+
+    /// Whether the last scan of it went on to the end of what the kernel was to serve.
+    pub(super) fn was_scanned(&self, to_the_end: bool) {
+        if let Some(auto) = &self.auto {
+            auto.is_scanned.store(to_the_end, Relaxed);
+        }
+    }
+
     /// It is read in order, and does not fit: this far by now.
     #[cold]
     #[inline(never)]
     pub(super) fn scanned_to(&self, end: u64) {
-        if let (Some(auto), Some(policy)) = (&self.auto, &self.policy)
-            && policy.kernel_may_serve()
-        {
+        if let (Some(auto), Some(policy)) = (&self.auto, &self.policy) {
             auto.scanned.store(end, Relaxed);
             policy.bell.ring();
         }

@@ -11,7 +11,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// Bytes after which a scan is believed to go on.
-const LONG: u64 = 16 << 20;
+pub(super) const LONG: u64 = 16 << 20;
+/// The same where the file was read in order just now.
+pub(super) const AGAIN: u64 = 4 << 20;
 /// Reads this near to where a scan has come are of it: several threads, or an order that is only nearly one.
 const NEAR: u64 = 1 << 20;
 /// Scans that are known at a time.
@@ -44,24 +46,33 @@ impl Scan {
 }
 
 impl Streams {
-    /// A read. `Some`: the kernel's read-ahead is to be on, or off. Once more for each 16 MiB of a long scan: where the kernel was to
-    /// serve it, and could not just then, it may now.
-    pub(super) fn read(&self, offset: u64, bytes: u64) -> Option<bool> {
-        let mut goes_on = false;
-        let is_long = match self.scans.iter().find(|scan| scan.is_near(offset)) {
+    /// Notes a read: the scan that it is of, and the bytes of that before. `None`: of a new one.
+    fn note(&self, offset: u64, bytes: u64) -> Option<(&Scan, u64)> {
+        let known = self.scans.iter().find(|scan| scan.is_near(offset));
+        match known {
             Some(scan) => {
                 scan.end.fetch_max(offset + bytes, Relaxed);
-                let before = scan.bytes.fetch_add(bytes, Relaxed);
-                goes_on = before / LONG != (before + bytes) / LONG;
-                before + bytes >= LONG
+                Some((scan, scan.bytes.fetch_add(bytes, Relaxed)))
             }
             None => {
                 let oldest = self.oldest.fetch_add(1, Relaxed) as usize % SCANS;
                 self.scans[oldest].from.store(offset, Relaxed);
                 self.scans[oldest].end.store(offset + bytes, Relaxed);
                 self.scans[oldest].bytes.store(bytes, Relaxed);
-                false
+                None
             }
+        }
+    }
+
+    /// A read through the page cache. `Some`: the kernel's read-ahead is to be on, or off. Once more for each 16 MiB of a long scan: where
+    /// the kernel was to serve it, and could not just then, it may now.
+    pub(super) fn read(&self, offset: u64, bytes: u64) -> Option<bool> {
+        let (is_long, goes_on) = match self.note(offset, bytes) {
+            Some((_, before)) => {
+                let now = before + bytes;
+                (now >= LONG, before / LONG != now / LONG)
+            }
+            None => (false, false),
         };
         let elsewhere = match is_long {
             true => 0,
@@ -74,12 +85,12 @@ impl Streams {
         (changes || on && goes_on).then_some(on)
     }
 
-    /// How far the scan has come that a read is of, if it reads all of the file but an eighth.
-    pub(super) fn dense_to(&self, offset: u64) -> Option<u64> {
-        let scan = self.scans.iter().find(|scan| scan.is_near(offset))?;
-        let end = scan.end.load(Relaxed);
+    /// A read past the page cache. For so many bytes `each` of a scan that reads all of the file but an eighth: how far it has come.
+    pub(super) fn read_past(&self, offset: u64, bytes: u64, each: u64) -> Option<u64> {
+        let (scan, before) = self.note(offset, bytes)?;
+        let (now, end) = (before + bytes, scan.end.load(Relaxed));
         let all = end.saturating_sub(scan.from.load(Relaxed));
-        (scan.bytes.load(Relaxed) >= all - all / 8).then_some(end)
+        (before / each != now / each && now >= all - all / 8).then_some(end)
     }
 }
 
@@ -130,17 +141,21 @@ mod tests {
     #[test]
     fn a_scan_that_leaves_pages_out_is_not_dense() {
         for (stride, is_dense) in [(STEP, true), (STEP + STEP / 16, true), (2 * STEP, false)] {
-            let streams = Streams::default();
-            let reads = 2 * LONG / STEP;
-            let on: Vec<_> = (0..reads)
-                .filter_map(|read| streams.read(read * stride, STEP))
-                .collect();
-            assert_eq!(on, [true, true]);
-            let last = (reads - 1) * stride;
-            let dense = is_dense.then_some(last + STEP);
-            assert_eq!(streams.dense_to(last), dense, "a read each {stride} bytes");
+            for each in [LONG, AGAIN] {
+                let streams = Streams::default();
+                let reads = 2 * LONG / STEP;
+                let come: Vec<_> = (0..reads)
+                    .filter_map(|read| streams.read_past(read * stride, STEP, each))
+                    .collect();
+                let nth = |nth: u64| (nth * each / STEP - 1) * stride + STEP;
+                let expected = (1..=2 * LONG / each).map(nth).filter(|_| is_dense);
+                assert_eq!(
+                    come,
+                    expected.collect::<Vec<_>>(),
+                    "a read each {stride} bytes"
+                );
+            }
         }
-        assert_eq!(Streams::default().dense_to(8 * NEAR), None);
     }
 
     #[test]

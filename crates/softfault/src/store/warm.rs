@@ -78,6 +78,11 @@ impl FileStore {
         let _ = unsafe { self.file.call(libc::SYS_fadvise64, args) };
     }
 
+    /// Whether the kernel's last scan of it went on to the end of what it was to serve.
+    pub(crate) fn was_scanned(&self, to_the_end: bool) {
+        self.file.way.was_scanned(to_the_end);
+    }
+
     /// How far it was read in order, past the page cache, since the last time, if that was for a while.
     pub(crate) fn take_scanned(&self) -> Option<u64> {
         self.file.way.take_scanned()

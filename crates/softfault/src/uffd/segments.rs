@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A touch of the next segment is a fault that is ours to serve. Its handler puts the file's own mapping of that segment in its place, by
-//! one call, and the touch is made again. So the faults say how far the reader has come, and a few segments at most are shown at
+//! two calls, and the touch is made again. So the faults say how far the reader has come, and a few segments at most are shown at
 //! a time: a thread takes the others back ([`take_back`](UffdMmu::take_back)), and if it is late the window's pages are served as
 //! ever. The mapping is told MADV_HUGEPAGE: the kernel reads 2 MiB and the next, whatever the disk's `read_ahead_kb`, into large folios
 //! where the file system has them.

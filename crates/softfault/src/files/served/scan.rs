@@ -19,6 +19,7 @@ use crate::uffd::{KernelScan, LARGEST_SPARE, SCAN_BYTES, SEGMENT};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::{HeldPages, PageCache};
+use softfault_engine::mmu::TABLE_SPAN;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -114,7 +115,7 @@ impl Served {
             return false;
         };
         let window = cache.reservation().range();
-        let from = window.start + (read_to as usize).next_multiple_of(SEGMENT);
+        let from = window.start + (read_to as usize).next_multiple_of(TABLE_SPAN);
         let is_worth_it = from.saturating_add(LEAST) <= window.end;
         let fits = cache.node().budget.limit() * PAGE_SIZE as u64 >= SHARE * SCAN_BYTES as u64;
         // Where nobody says what the page cache has, others may need what would be dropped.
@@ -256,6 +257,13 @@ impl Served {
                 .is_some_and(|now| Arc::ptr_eq(now, scan))
         {
             state.scan = None;
+            if let Some(file) = self
+                .file
+                .as_ref()
+                .filter(|_| has_come_to_its_end || went_on)
+            {
+                file.was_scanned(has_come_to_its_end);
+            }
             if has_come_to_its_end {
                 state.scan_segments = MOST_SEGMENTS.min(2 * state.scan_segments);
                 state.scan_pause = FIRST_PAUSE;
@@ -317,25 +325,28 @@ impl Scans {
         self.0.is_empty()
     }
 
-    /// Begins one, if the file of a window has been read in order for a while.
+    /// Begins one, if the file of a window has been read in order for a while; false if it was not.
     pub(in crate::files) fn consider(
         &mut self,
         (window, cache): (&Weak<PageCache>, impl FnOnce() -> Option<Arc<PageCache>>),
         served: &Arc<Served>,
         policy: &ReadPolicy,
-    ) {
+    ) -> bool {
         #[cfg(test)]
         if !tests::FINDS.load(core::sync::atomic::Ordering::Relaxed) {
-            return;
+            return false;
         }
         let file = served.shown_file();
-        if let Some(read_to) = file.and_then(|file| file.take_scanned())
-            && let Some(cache) = cache()
+        let Some(read_to) = file.and_then(|file| file.take_scanned()) else {
+            return false;
+        };
+        if let Some(cache) = cache()
             && served.begin_scan(&cache, read_to, policy)
             && !self.0.iter().any(|(known, _)| known.ptr_eq(window))
         {
             self.0.push((window.clone(), Arc::downgrade(served)));
         }
+        true
     }
 
     /// Goes on with all of them.
