@@ -32,7 +32,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 mod scan;
-use scan::Scan;
+use scan::ScanState;
 pub(super) use scan::Scans;
 
 /// Before the kernel serves a window again that was taken from it; each time twice as long.
@@ -85,13 +85,7 @@ struct State {
     /// When the kernel may serve it again.
     not_before: Option<Instant>,
     pause: Duration,
-    /// The kernel serves segments of it, as its reader comes to them. Nobody holds it meanwhile.
-    scan: Option<Arc<Scan>>,
-    /// When that may be again.
-    no_scan_before: Option<Instant>,
-    scan_pause: Duration,
-    /// The number of segments of the next scan.
-    scan_segments: usize,
+    scans: ScanState,
 }
 
 struct Place {
@@ -132,10 +126,7 @@ impl Served {
                 writers: 0,
                 not_before: None,
                 pause: FIRST_PAUSE,
-                scan: None,
-                no_scan_before: None,
-                scan_pause: FIRST_PAUSE,
-                scan_segments: scan::FIRST_SEGMENTS,
+                scans: ScanState::default(),
             }),
             changed: Condvar::new(),
             file,
@@ -260,7 +251,7 @@ impl Served {
     fn unheld(&self) -> Option<MutexGuard<'_, State>> {
         let mut state = self.without_scan();
         // Another changes it, or the kernel cannot give a segment back.
-        if state.kept > 0 || state.changing || state.scan.is_some() {
+        if state.kept > 0 || state.changing || state.scans.now.is_some() {
             return None;
         }
         if state.holds > 0 {
@@ -399,7 +390,7 @@ impl Hold {
 
     /// True if the kernel serves a segment of it, and could not be made to give it back.
     pub(crate) fn has_scan(&self) -> bool {
-        self.of.state().scan.is_some()
+        self.of.state().scans.now.is_some()
     }
 
     /// The kernel is about to lock pages for the holder.

@@ -12,7 +12,7 @@
 //! folios. What the kernel has of the file is charged to the budget: the segments that are shown, and what it reads ahead. A segment that
 //! the page cache had before stays there.
 
-use super::{FIRST_PAUSE, Place, Served, Server, State, to_show};
+use super::{FIRST_PAUSE, LONGEST_PAUSE, Place, Served, Server, State, to_show};
 use crate::kernel::KernelCount;
 use crate::store::{FileStore, ReadPolicy, took_back};
 use crate::uffd::{KernelScan, LARGEST_SPARE, SCAN_BYTES, SEGMENT};
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Segments of the first scan; then twice as many each time: the kernel reads no more in vain than was read in order before.
-pub(super) const FIRST_SEGMENTS: usize = 4;
+const FIRST_SEGMENTS: usize = 4;
 const MOST_SEGMENTS: usize = 512;
 /// A scan has at most one of so many bytes of the budget.
 const SHARE: u64 = 6;
@@ -36,6 +36,17 @@ const _: () = assert!(LEAST >= LARGEST_SPARE);
 const IDLE: Duration = Duration::from_secs(1);
 /// If another one reads in order meanwhile, this is enough.
 const STALE: Duration = Duration::from_millis(100);
+
+/// The scans of a window.
+pub(super) struct ScanState {
+    /// The kernel serves segments of the window, as its reader comes to them. Nobody holds it meanwhile.
+    pub(super) now: Option<Arc<Scan>>,
+    /// When there may be the next.
+    not_before: Option<Instant>,
+    pause: Duration,
+    /// The segments of the next.
+    segments: usize,
+}
 
 /// A scan that the kernel serves.
 pub(super) struct Scan {
@@ -111,7 +122,7 @@ impl Served {
     /// The kernel serves the window from now on, a segment at a time, if its reader goes on where it has come to. False if it cannot be, or
     /// somebody holds the window. Signals are masked.
     fn begin_scan(&self, cache: &PageCache, read_to: u64, policy: &ReadPolicy) -> bool {
-        let (Some(Place { process, .. }), Some(file)) = (&self.of, &self.file) else {
+        let Some(file) = self.shown_file() else {
             return false;
         };
         let window = cache.reservation().range();
@@ -126,34 +137,28 @@ impl Served {
         if let Some(last) = self.scan().filter(|last| last.is_over()) {
             drop(self.end_scan(self.state(), cache, &last));
         }
-        // From here on a refusal is one for a while: this makes room, which is of no use then.
-        let pause = {
-            let mut state = self.state();
-            let pause = state.scan_pause;
-            state.pause_scans();
-            pause
-        };
-        let Some(held) = HeldPages::new(cache.node(), (SCAN_BYTES / PAGE_SIZE) as u64) else {
-            return false;
-        };
-        let Some(mut state) = self.unheld() else {
-            return false;
-        };
-        let may = state.by == Server::Engine && state.writers == 0 && state.scan.is_none();
-        let Some(shown) = to_show(file).filter(|_| may) else {
-            return false;
-        };
+        let has_begun = self.begin_scan_at(cache, from, policy).is_some();
+        if !has_begun {
+            // It has made room, which is of no use.
+            self.state().scans.put_off();
+        }
+        has_begun
+    }
+
+    fn begin_scan_at(&self, cache: &PageCache, from: usize, policy: &ReadPolicy) -> Option<()> {
+        let (Place { process, .. }, file) = (self.of.as_ref()?, self.file.as_ref()?);
+        let held = HeldPages::new(cache.node(), (SCAN_BYTES / PAGE_SIZE) as u64)?;
+        let mut state = self.unheld()?;
+        let may = state.by == Server::Engine && state.writers == 0;
+        let shown = to_show(file).filter(|_| may)?;
+        let window = cache.reservation().range();
+        let rest = from..window.end.min(from + state.scans.segments * SEGMENT);
         let mmu = process.mmu();
-        let rest = from..window.end.min(from + state.scan_segments * SEGMENT);
         // SAFETY: a window that is only read, whose pages are the file's. Those of a segment that were brought in are forgotten when it is
         // taken back.
         let begun = unsafe { mmu.begin_scan(cache.reservation(), rest, shown, &policy.bell) };
-        let Ok(Some(kernel)) = begun else {
-            return false;
-        };
-        (state.no_scan_before, state.scan_pause) = (None, pause);
         let scan = Scan {
-            kernel,
+            kernel: begun.ok().flatten()?,
             _held: held,
             seen: Mutex::new(Seen {
                 count: 0,
@@ -163,21 +168,22 @@ impl Served {
             }),
         };
         scan.look_ahead(file, window.start);
-        state.scan = Some(Arc::new(scan));
-        true
+        state.scans.now = Some(Arc::new(scan));
+        Some(())
     }
 
     fn may_scan(&self) -> bool {
         let state = self.state();
         let early = state
-            .no_scan_before
+            .scans
+            .not_before
             .is_some_and(|then| Instant::now() < then);
         let is_free = state.by == Server::Engine && state.holds == 0 && state.writers == 0;
-        is_free && !early && state.scan.as_ref().is_none_or(|last| last.is_over())
+        is_free && !early && state.scans.now.as_ref().is_none_or(|last| last.is_over())
     }
 
     fn scan(&self) -> Option<Arc<Scan>> {
-        self.state().scan.clone()
+        self.state().scans.now.clone()
     }
 
     /// Takes back what its reader has left behind; false if the scan is over. Signals are masked.
@@ -194,7 +200,7 @@ impl Served {
         if scan.idle_for() >= IDLE || file.is_random() || scan.kernel.has_failed() {
             let mut state = self.state();
             if scan.kernel.goes_on() {
-                state.pause_scans();
+                state.scans.put_off();
             }
             return !self.end_scan(state, cache, &scan).1;
         }
@@ -215,7 +221,7 @@ impl Served {
         // changed meanwhile. Those that are being read are waited for first, with nothing locked.
         cache.invalidate(segment.clone());
         let state = self.state();
-        let is_now = (state.scan.as_ref()).is_some_and(|now| Arc::ptr_eq(now, scan));
+        let is_now = (state.scans.now.as_ref()).is_some_and(|now| Arc::ptr_eq(now, scan));
         if !is_now || state.by != Server::Engine {
             // Another has ended it.
             return false;
@@ -252,11 +258,12 @@ impl Served {
         let is_over = scan.kernel.oldest().is_none();
         if is_over
             && state
-                .scan
+                .scans
+                .now
                 .as_ref()
                 .is_some_and(|now| Arc::ptr_eq(now, scan))
         {
-            state.scan = None;
+            state.scans.now = None;
             if let Some(file) = self
                 .file
                 .as_ref()
@@ -265,10 +272,10 @@ impl Served {
                 file.was_scanned(has_come_to_its_end);
             }
             if has_come_to_its_end {
-                state.scan_segments = MOST_SEGMENTS.min(2 * state.scan_segments);
-                state.scan_pause = FIRST_PAUSE;
+                state.scans.segments = MOST_SEGMENTS.min(2 * state.scans.segments);
+                state.scans.pause = FIRST_PAUSE;
             } else if went_on {
-                state.scan_segments = FIRST_SEGMENTS;
+                state.scans.segments = FIRST_SEGMENTS;
             }
         }
         (state, is_over)
@@ -285,7 +292,7 @@ impl Served {
             let mut state = ended.unwrap_or_else(PoisonError::into_inner);
             let is_new =
                 |scan: &Arc<Scan>| !failed.as_ref().is_some_and(|last| Arc::ptr_eq(last, scan));
-            let Some(scan) = state.scan.clone().filter(is_new) else {
+            let Some(scan) = state.scans.now.clone().filter(is_new) else {
                 return state;
             };
             let Some(cache) = self.of.as_ref().and_then(|place| place.cache.upgrade()) else {
@@ -293,7 +300,7 @@ impl Served {
             };
             if scan.kernel.goes_on() {
                 // Somebody calls, which cannot be served beside it.
-                state.pause_scans();
+                state.scans.put_off();
             }
             drop(self.end_scan(state, &cache, &scan));
             // Another may have begun meanwhile.
@@ -309,10 +316,22 @@ impl Served {
     }
 }
 
-impl State {
-    fn pause_scans(&mut self) {
-        self.no_scan_before = Some(Instant::now() + self.scan_pause);
-        self.scan_pause = (self.scan_pause * 2).min(super::LONGEST_PAUSE);
+impl Default for ScanState {
+    fn default() -> Self {
+        Self {
+            now: None,
+            not_before: None,
+            pause: FIRST_PAUSE,
+            segments: FIRST_SEGMENTS,
+        }
+    }
+}
+
+impl ScanState {
+    /// There is none for a while, the next time for twice as long.
+    fn put_off(&mut self) {
+        self.not_before = Some(Instant::now() + self.pause);
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -359,7 +378,7 @@ impl Scans {
                 (Some(cache), Some(served)) => served.follow_scan(&cache),
                 (None, Some(served)) => {
                     // The window has gone, and a hold that was forgotten keeps this.
-                    served.state().scan = None;
+                    served.state().scans.now = None;
                     false
                 }
                 (_, None) => false,

@@ -111,7 +111,7 @@ impl Scene {
 
     /// Lets the kernel serve all segments from one on. False where it cannot.
     fn begin(&self, segment: usize) -> bool {
-        self.served.state().scan_segments = MOST_SEGMENTS;
+        self.served.state().scans.segments = MOST_SEGMENTS;
         let _masked = signal::masked();
         let policy = &self.engine.inner.managed().unwrap().reads;
         let begun = (self.served).begin_scan(&self.cache, (segment * SEGMENT) as u64, policy);
@@ -207,7 +207,7 @@ fn a_scan_is_as_long_as_what_was_read_in_order() {
         if from == 0 {
             let _masked = signal::masked();
             let state = scene.served.state();
-            let scan = state.scan.clone().unwrap();
+            let scan = state.scans.now.clone().unwrap();
             drop(scene.served.end_scan(state, &scene.cache, &scan));
         }
         assert!(scene.begin_anyway(from));
@@ -222,7 +222,7 @@ fn a_scan_is_as_long_as_what_was_read_in_order() {
         assert!(scene.is_scanning());
         from += segments + 1;
     }
-    assert_eq!(scene.served.state().scan_segments, 2 * FIRST_SEGMENTS);
+    assert_eq!(scene.served.state().scans.segments, 2 * FIRST_SEGMENTS);
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_window_goes_with_its_scan() {
     {
         let _masked = signal::masked();
         let state = served.state();
-        let scan = state.scan.clone().unwrap();
+        let scan = state.scans.now.clone().unwrap();
         drop(served.end_scan(state, &cache, &scan));
         drop(scan);
         assert!(served.begin_scan(&cache, 0, policy));
@@ -489,7 +489,7 @@ fn readers_see_the_file_at_any_moment() {
         });
         for round in 0..12 {
             let mut state = scene.served.state();
-            (state.no_scan_before, state.scan_segments) = (None, 1 + round);
+            (state.scans.not_before, state.scans.segments) = (None, 1 + round);
             drop(state);
             scene.begin_anyway(round % 3);
             for segment in 0..SEGMENTS {
