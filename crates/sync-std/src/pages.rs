@@ -1,41 +1,55 @@
 //! Memory by the page, zeroed when first touched, from the system and not
 //! from the heap: it may be asked for inside the fault handler.
 
-use crate::kernel_calls;
+use crate::{PROCESSORS, cpu, kernel_calls};
 use core::ptr::NonNull;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
 /// Mappings of this many bytes or more are made so that neither `mlockall(MCL_FUTURE)` nor a touch fills more of them than
 /// the touched page: tables that are sparse, or grow into what they have. Their owners charge them by the page.
 const LARGE: usize = 256 << 10;
-/// Single pages that are kept for the next caller.
-const KEPT: usize = 64;
+/// Single pages that are kept for the next caller, for each processor.
+const KEPT: usize = 32;
 
-/// Single pages that were given back, zeroed. Tables of small windows come and
+/// Single pages that were given back, zeroed, by processor. Tables of small windows come and
 /// go with each mapping: four system calls, two faults and two TLB shootdowns a
 /// round otherwise. Locked by trying only: the fault handler may come while
 /// its own thread has the lock.
-static SPARE: Mutex<Spare> = Mutex::new(Spare {
-    pages: [core::ptr::null_mut(); KEPT],
-    count: 0,
-});
+static SPARE: [Spare; PROCESSORS] = [const { Spare(Mutex::new(Pages::NONE)) }; PROCESSORS];
 
-struct Spare {
+#[repr(align(64))]
+struct Spare(Mutex<Pages>);
+
+impl Spare {
+    /// Those of the caller's processor, unless somebody has them.
+    fn try_lock() -> Option<MutexGuard<'static, Pages>> {
+        SPARE[cpu() % PROCESSORS].0.try_lock().ok()
+    }
+}
+
+struct Pages {
     pages: [*mut u8; KEPT],
     count: usize,
 }
 
 // SAFETY: the pages are nobody's.
-unsafe impl Send for Spare {}
+unsafe impl Send for Pages {}
+
+impl Pages {
+    const NONE: Self = Self {
+        pages: [core::ptr::null_mut(); KEPT],
+        count: 0,
+    };
+}
 
 /// Maps `bytes` of zeroed memory that costs nothing until touched, and a large one only by the touched page. `None` when
 /// the system has no more. A child process gets a copy, as of any other memory:
 /// its owner keeps from the child the pages that it must not have.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     if bytes == PAGE
-        && let Ok(mut spare) = SPARE.try_lock()
+        && let Some(mut spare) = Spare::try_lock()
         && spare.count > 0
     {
         spare.count -= 1;
@@ -147,7 +161,7 @@ fn errno() -> i32 {
 /// `addr` and `bytes` are those of one call, and nothing uses it any more.
 pub unsafe fn unmap(addr: NonNull<u8>, bytes: usize) {
     if bytes == PAGE
-        && let Ok(mut spare) = SPARE.try_lock()
+        && let Some(mut spare) = Spare::try_lock()
         && spare.count < KEPT
     {
         // SAFETY: a whole page, the caller's alone.

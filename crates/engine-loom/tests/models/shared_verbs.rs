@@ -24,9 +24,9 @@ struct Cells {
 unsafe impl Sync for Cells {}
 
 impl Cells {
-    fn new() -> Arc<Self> {
+    fn new(words: usize) -> Arc<Self> {
         Arc::new(Self {
-            group: GroupLock::new(),
+            group: GroupLock::with_words(words),
             cells: [UnsafeCell::new(0), UnsafeCell::new(0)],
         })
     }
@@ -54,9 +54,13 @@ fn beside<S: 'static, T: 'static>(
     spawn(move || work(&shared))
 }
 
-fn two_verbs_beside_another() {
-    let cells = Cells::new();
-    let verb = beside(&cells, |cells| cells.verb(0));
+/// The verbs of two processors beside another.
+fn two_verbs_beside_another(words: usize) {
+    let cells = Cells::new(words);
+    let verb = beside(&cells, |cells| {
+        sync::run_on(1);
+        cells.verb(0);
+    });
     let other = beside(&cells, |cells| {
         let _other = cells.group.other();
         cells.add(0);
@@ -69,21 +73,44 @@ fn two_verbs_beside_another() {
 
 #[test]
 fn two_verbs_and_another() {
-    explore(Some(3), two_verbs_beside_another);
+    explore(Some(3), || two_verbs_beside_another(1));
+}
+
+#[test]
+fn two_verbs_by_words_of_their_own_and_another() {
+    explore(Some(2), || two_verbs_beside_another(2));
+}
+
+/// Where it is refused at one word it has left the others.
+#[test]
+fn another_that_is_refused_at_the_second_word() {
+    explore(None, || {
+        let cells = Cells::new(2);
+        let verb = beside(&cells, |cells| {
+            sync::run_on(1);
+            cells.verb(1);
+        });
+        if let Some(_other) = cells.group.try_other() {
+            cells.add(1);
+        }
+        cells.verb(0);
+        verb.join().unwrap();
+        assert!(cells.group.try_verb().is_some());
+    });
 }
 
 #[test]
 fn two_verbs_and_another_that_spins() {
     explore(Some(3), || {
         sync::model::spin();
-        two_verbs_beside_another();
+        two_verbs_beside_another(1);
     });
 }
 
 #[test]
 fn a_verb_between_two_others() {
     explore(Some(3), || {
-        let cells = Cells::new();
+        let cells = Cells::new(1);
         let verb = beside(&cells, |cells| {
             cells.verb(0);
             cells.verb(0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::model::spawn;
 use crate::model::{answers, apart, explore};
 use loom::thread::JoinHandle;
-use softfault_engine_loom::mm::tree::{Contended, LeafLockError, Node, Spare, Tree, Walk};
+use softfault_engine_loom::mm::tree::{Contended, LeafLockError, Node, Parts, Spare, Tree, Walk};
 use softfault_engine_loom::slab::Slab;
 
 /// A verb's insert, as `mm/shared.rs` does it.
@@ -56,8 +56,13 @@ fn floor<const F: usize>(tree: &Tree<F>, key: usize) -> Result<Option<usize>, Co
 
 /// A tree with these keys, which fill its leaves from below.
 fn tree<const F: usize>(nodes: u32, keys: &[usize]) -> Arc<Tree<F>> {
+    tree_of(Parts::ONE, nodes, keys)
+}
+
+/// The same, of several parts.
+fn tree_of<const F: usize>(parts: Parts, nodes: u32, keys: &[usize]) -> Arc<Tree<F>> {
     let slab: sync::Arc<Slab<Node<F>>> = sync::Arc::new(Slab::new(nodes));
-    let tree = Tree::new(slab).unwrap().shared();
+    let tree = Tree::shared(slab, parts).unwrap();
     for &key in keys {
         tree.insert(key, key as u32, &mut Walk::default()).unwrap();
     }
@@ -178,16 +183,31 @@ fn an_insert_into_a_leaf_that_goes() {
     });
 }
 
-/// The last VMAs of two leaves of three go: the root keeps two children.
+/// The last VMAs of two leaves of three go: the root keeps one child.
 #[test]
 fn two_leaves_of_three_go() {
     explore(Some(2), || {
         let tree = without(tree::<4>(8, &tens(9)), &[60, 70, 80]);
         let other = beside(&tree, |tree| remove(tree, 50));
-        let own = remove(&tree, 90);
+        assert!(remove(&tree, 90));
+        assert!(other.join().unwrap());
+        finish(&tree, &tens(4));
+    });
+}
+
+/// Both leaves of a root would go: one of them stays. Taken out under `mmap_lock`, its VMA leaves an empty root.
+#[test]
+fn two_leaves_of_two_go() {
+    explore(Some(2), || {
+        let tree = without(tree::<2>(6, &tens(4)), &[20, 40]);
+        let other = beside(&tree, |tree| remove(tree, 10));
+        let own = remove(&tree, 30);
         assert!(own != other.join().unwrap());
-        let last = if own { 50 } else { 90 };
-        finish(&tree, &with(&tens(4), &[last]));
+        let last = if own { 10 } else { 30 };
+        finish(&tree, &[last]);
+        assert_eq!(tree.check().levels, 1);
+        insert(&tree, 20);
+        finish(&tree, &[20]);
     });
 }
 
@@ -237,5 +257,47 @@ fn a_lookup_beside_a_leaf_that_goes() {
         });
         assert!(seen.contains(&Ok(Some(40))) && seen.contains(&Ok(Some(50))));
         assert!(seen.len() == 2, "{seen:?}");
+    });
+}
+
+/// Parts from 0, 16, 32 and 48 on.
+const PARTS: Parts = Parts::new(16, 4, 3);
+
+/// Verbs of two parts have no node in common, and a lookup goes over an empty part.
+#[test]
+fn a_lookup_over_parts_that_fill() {
+    apart(|| {
+        let mut seen = answers(2, || {
+            let tree = tree_of::<2>(PARTS, 6, &[10]);
+            let reader = beside(&tree, |tree| floor(tree, 50));
+            let other = beside(&tree, |tree| insert(tree, 40));
+            insert(&tree, 20);
+            other.join().unwrap();
+            let found = reader.join().unwrap();
+            finish(&tree, &[10, 20, 40]);
+            found
+        });
+        seen.sort_by_key(|found| found.unwrap());
+        assert_eq!(seen, [10, 20, 40].map(|start| Ok(Some(start))));
+    });
+}
+
+/// What is there all the time is found, over parts that others empty.
+#[test]
+fn a_lookup_over_a_part_that_empties() {
+    apart(|| {
+        let mut seen = answers(3, || {
+            let tree = tree_of::<2>(PARTS, 6, &[10, 20, 40]);
+            let reader = beside(&tree, |tree| {
+                let above = tree.ceiling(12, &mut Walk::default()).unwrap();
+                (above.unwrap().start, floor(tree, 35).unwrap().unwrap())
+            });
+            assert!(remove(&tree, 20));
+            let found = reader.join().unwrap();
+            finish(&tree, &[10, 40]);
+            found
+        });
+        seen.sort_unstable();
+        assert_eq!(seen, [(20, 10), (20, 20), (40, 10)]);
     });
 }

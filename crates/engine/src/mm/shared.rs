@@ -26,7 +26,7 @@
 //! The range has to lie within the bounds of one leaf; and where a leaf goes, another has to stay beside it. All else goes by
 //! `mmap_lock` for write, and the verb says so by `None`.
 //!
-//! **Overlap.** m3 looks at the leaf, and at the last VMA of the leaf before, if all of this one are above. A VMA that reaches
+//! **Overlap.** m3 looks at the leaf, and at the last VMA before it, if all of this one are above. A VMA that reaches
 //! from there into this leaf was entered under `mmap_lock` for write, so meanwhile it can only go: whether it is looked at
 //! before or after is no matter.
 //!

@@ -21,14 +21,19 @@ use core::ops::Range;
 use sync::Arc;
 
 use super::mmap_lock::MmapLock;
-use super::tree::{Entry, NoNodes, Tree, Walk};
+use super::tree::{Entry, NoNodes, Parts, Tree, Walk};
 use super::vma::Vma;
 use super::vma_lock::NoVmaLock;
 use super::vma_slabs::VmaSlabs;
 use crate::clock::Clock;
 use crate::lock::WaitSnapshot;
+use crate::mmu::soft::{ARENA_SHIFT, ARENAS, FIRST_ARENA};
 use crate::policy::{MmapVerbs, SpaceLocks};
 use crate::{PAGE_SHIFT, PAGE_SIZE};
+
+/// Where verbs share the tree it has a root for each arena of windows: VMAs of threads that map beside one another are in arenas of
+/// their own. Windows of real page tables are where the kernel puts them, mostly in one part.
+const PARTS: Parts = Parts::new(FIRST_ARENA, ARENA_SHIFT, ARENAS);
 
 /// The reason why a verb failed, wholly or in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,12 +100,13 @@ impl AddressSpace {
         locks: impl Into<SpaceLocks>,
     ) -> Result<Self, MmError> {
         let mmap_lock = slabs.new_mmap_lock(clock, locks.into());
-        let tree = Tree::new(Arc::clone(&slabs.nodes))?;
+        let nodes = Arc::clone(&slabs.nodes);
+        let tree = match mmap_lock.locks().verbs {
+            MmapVerbs::Alone => Tree::new(nodes)?,
+            MmapVerbs::Shared => Tree::shared(nodes, PARTS)?,
+        };
         Ok(Self {
-            tree: match mmap_lock.locks().verbs {
-                MmapVerbs::Alone => tree,
-                MmapVerbs::Shared => tree.shared(),
-            },
+            tree,
             mmap_lock,
             slabs,
         })

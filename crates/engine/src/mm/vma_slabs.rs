@@ -61,7 +61,7 @@ pub struct VmaSlabs {
 impl VmaSlabs {
     /// Slabs with room for this many VMAs, in all spaces together.
     pub fn new(max_vmas: u32) -> Arc<Self> {
-        // A tree has a root, and fewer other nodes than VMAs.
+        // A tree has its roots, and fewer other nodes than VMAs.
         const MOST_NODES: u32 = 1 << 31;
         Self::with_max_nodes(max_vmas, MOST_NODES)
     }

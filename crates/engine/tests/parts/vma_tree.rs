@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
-use softfault_engine::mm::tree::{Contended, Entry, FANOUT, NoNodes, Node, Tree, Walk};
+use softfault_engine::mm::tree::{Contended, Entry, FANOUT, NoNodes, Node, Parts, Tree, Walk};
 use softfault_engine::slab::Slab;
 
 fn slab<const F: usize>(nodes: u32) -> Arc<Slab<Node<F>>> {
@@ -62,9 +62,19 @@ fn ops(keys: usize) -> impl Strategy<Value = Vec<Op>> {
 /// Runs `ops` on a tree and on the standard map, and compares every answer.
 fn agree<const F: usize>(ops: &[Op]) {
     let nodes = slab::<F>(2000);
+    agree_in(&nodes, Tree::new(nodes.clone()).unwrap(), ops);
+    // Both clusters of keys lie in several parts, and between them are many empty ones.
+    let parts = [Parts::new(40, 5, 9), Parts::new(60, 62, 3)];
+    for parts in parts {
+        agree_in(&nodes, Tree::shared(nodes.clone(), parts).unwrap(), ops);
+    }
+}
+
+fn agree_in<const F: usize>(nodes: &Slab<Node<F>>, tree: Tree<F>, ops: &[Op]) {
+    let roots = nodes.in_use();
     // A tree that is dropped with VMAs panics: not where an assertion has, or no
     // smaller case would be looked for.
-    let tree = ManuallyDrop::new(Tree::new(nodes.clone()).unwrap());
+    let tree = ManuallyDrop::new(tree);
     let mut model = BTreeMap::new();
     let walk = &mut Walk::default();
     let entry = |(&start, &vma): (&usize, &u32)| Entry { start, vma };
@@ -115,7 +125,7 @@ fn agree<const F: usize>(ops: &[Op]) {
     assert!(all.into_iter().eq(model.iter().map(entry)));
     assert_eq!(walk.restarts, 0);
     clear(&tree);
-    assert_eq!(nodes.in_use(), 1);
+    assert_eq!(nodes.in_use(), roots);
     drop(ManuallyDrop::into_inner(tree));
     assert_eq!(nodes.in_use(), 0);
 }

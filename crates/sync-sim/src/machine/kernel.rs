@@ -19,6 +19,7 @@ use super::line::{Asker, Line, Wait};
 use super::memory::Memory;
 use super::random::Random;
 use super::region;
+use super::spare_pages::SparePages;
 use super::stuck::Stuck;
 use super::thread::{Stacks, Thread};
 use super::trace::{Digest, Event, Operation};
@@ -130,8 +131,8 @@ pub struct Machine {
     pub queued: usize,
     pub distances: Distances,
     pub memory: Memory,
-    /// Single pages that were given back and are kept for the next caller.
-    pub spare_pages: u32,
+    /// Single pages that were given back and are kept for the next caller, for each processor.
+    pub spare_pages: Box<[SparePages]>,
     pub scheduler: SchedulerCosts,
     /// Boxed, for fibers run while more are made.
     #[allow(clippy::vec_box)]
@@ -197,7 +198,7 @@ impl Machine {
             queued: 0,
             distances,
             memory: Memory::new(&topology.memory, topology.memory_nodes()),
-            spare_pages: 0,
+            spare_pages: vec![SparePages::default(); config.cores].into(),
             scheduler: topology.scheduler.clone(),
             threads: Vec::new(),
             live: 0,

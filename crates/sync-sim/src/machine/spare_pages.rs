@@ -5,11 +5,13 @@ use super::kernel::{At, Machine};
 use super::trace::Operation;
 use crate::PAGE;
 
-/// Pages that are kept, as in the std world.
-const KEPT: u32 = 64;
+/// Pages that are kept for each processor, as in the std world.
+const KEPT: u32 = 32;
 
-/// The list's lock and its pages: its line is that of this word.
-static LIST: u64 = 0;
+/// A processor's pages. The lock and the list are on the line of this word.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
+pub struct SparePages(u32);
 
 impl Machine {
     /// Takes a kept page, if `bytes` are one page and there is one.
@@ -19,11 +21,12 @@ impl Machine {
     pub unsafe fn takes_spare_page(this: *mut Self, bytes: usize, at: At) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
-            if bytes > PAGE || (*this).spare_pages == 0 {
+            let pages = Self::spare_pages(this);
+            if bytes > PAGE || (*pages).0 == 0 {
                 return false;
             }
-            (*this).spare_pages -= 1;
-            Self::change_list(this, at);
+            (*pages).0 -= 1;
+            Self::change_list(this, pages, at);
             true
         }
     }
@@ -35,20 +38,28 @@ impl Machine {
     pub unsafe fn keeps_spare_page(this: *mut Self, bytes: usize, at: At) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
-            if bytes > PAGE || (*this).spare_pages == KEPT {
+            let pages = Self::spare_pages(this);
+            if bytes > PAGE || (*pages).0 == KEPT {
                 return false;
             }
-            (*this).spare_pages += 1;
-            Self::change_list(this, at);
+            (*pages).0 += 1;
+            Self::change_list(this, pages, at);
             true
         }
     }
 
+    /// Those of the processor that runs.
+    unsafe fn spare_pages(this: *mut Self) -> *mut SparePages {
+        // SAFETY: the caller's promise, that of `access`; the borrow ends here.
+        let machine = unsafe { &mut *this };
+        &raw mut machine.spare_pages[usize::from(machine.cpu)]
+    }
+
     /// Takes the lock, and gives it back: in the std world a thread that would wait for it makes the call instead.
-    unsafe fn change_list(this: *mut Self, at: At) {
+    unsafe fn change_list(this: *mut Self, pages: *mut SparePages, at: At) {
         // SAFETY: the caller's promise, that of `access`.
         unsafe {
-            let line = Self::access(this, (&raw const LIST).addr(), true, true, at);
+            let line = Self::access(this, pages.addr(), true, true, at);
             (*this).note(Operation::Change, line, false, at);
         }
     }

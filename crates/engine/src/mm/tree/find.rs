@@ -47,48 +47,50 @@ fn check(unchanged: bool) -> Result<(), Changed> {
 impl<const FANOUT: usize> Tree<FANOUT> {
     /// The last VMA that starts at or below `address`: the only one that can
     /// hold it. Whether it reaches that far is for the caller to see. Exact at
-    /// one moment during the call.
+    /// one moment during the call. Over empty parts, each of them was at one: a VMA that stays as it is and has `address` is found.
     pub fn floor(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Contended> {
         self.persist(walk, |walk| self.try_floor(address, walk))
     }
 
     /// The first VMA that starts at or above `address`. Exact at one moment
-    /// during the call.
+    /// during the call; over parts, for each of them at one.
     pub fn ceiling(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Contended> {
         self.persist(walk, |walk| self.try_ceiling(address, walk))
     }
 
     fn try_floor(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Changed> {
-        let leaf = self.descend(address, walk)?;
-        let found = leaf.entry(leaf.node.last_at_or_below(address));
-        if found.is_some() || leaf.lower == 0 {
-            leaf.check()?;
-            return Ok(found);
-        }
+        let mut leaf = self.descend(address, walk)?;
+        let mut found = leaf.entry(leaf.node.last_at_or_below(address));
         // Every key of the leaf is above: the one sought is the last of the
         // leaf before. If this leaf has not changed when that one was read,
-        // nothing came between.
-        let before = self.descend(leaf.lower - 1, walk)?;
-        let found = before.entry(before.node.last_at_or_below(leaf.lower - 1));
-        before.check()?;
+        // nothing came between. That one may be this leaf again, which begins lower since a neighbour
+        // has gone, or the empty root of a part.
+        while found.is_none() && leaf.lower > 0 {
+            let before = self.descend(leaf.lower - 1, walk)?;
+            found = before.entry(before.node.last_at_or_below(leaf.lower - 1));
+            before.check()?;
+            leaf.check()?;
+            leaf = before;
+        }
         leaf.check()?;
-        // No leaf is empty. But when a neighbour goes, alone or with its parent, a
-        // leaf begins lower, and is itself as it was: then this is the same one.
-        found.map(Some).ok_or(Changed)
+        Ok(found)
     }
 
     fn try_ceiling(&self, address: usize, walk: &mut Walk) -> Result<Option<Entry>, Changed> {
-        let leaf = self.descend(address, walk)?;
-        let found = leaf.entry(leaf.node.first_at_or_above(address));
-        let Some(upper) = leaf.upper.filter(|_| found.is_none()) else {
+        let mut leaf = self.descend(address, walk)?;
+        let mut found = leaf.entry(leaf.node.first_at_or_above(address));
+        // As in `try_floor`.
+        while found.is_none()
+            && let Some(upper) = leaf.upper
+        {
+            let behind = self.descend(upper, walk)?;
+            found = behind.entry(behind.node.first_at_or_above(upper));
+            behind.check()?;
             leaf.check()?;
-            return Ok(found);
-        };
-        let behind = self.descend(upper, walk)?;
-        let found = behind.entry(behind.node.first_at_or_above(upper));
-        behind.check()?;
+            leaf = behind;
+        }
         leaf.check()?;
-        found.map(Some).ok_or(Changed) // As in `try_floor`.
+        Ok(found)
     }
 
     /// Goes down to the leaf for `key`.
@@ -104,10 +106,12 @@ impl<const FANOUT: usize> Tree<FANOUT> {
         walk: &mut Walk,
         mut visit: impl FnMut(u32),
     ) -> Result<LeafNode<'_, FANOUT>, Changed> {
-        let mut node = self.node(self.root);
+        let part = self.parts.of(key);
+        let root = self.roots[part];
+        let mut node = self.node(root);
         let mut version = self.begin(node)?;
-        visit(self.root);
-        let (mut lower, mut upper) = (0, None);
+        visit(root);
+        let (mut lower, mut upper) = self.parts.bounds(part);
         let mut level = None;
         loop {
             walk.visits += 1;

@@ -58,7 +58,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     ) {
         if split > path.nodes().len() {
             let below = spare.take();
-            self.push_down(below, changes);
+            self.push_down(path.root(), below, changes);
             path.push_below_root(below);
         }
         let leaf = self.node(path.leaf());
@@ -111,8 +111,8 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     }
 
     /// Moves all that the root has into its only child, `below`.
-    fn push_down<'a>(&'a self, below: u32, changes: &mut Changes<'a, FANOUT>) {
-        let root = changes.open(self.node(self.root));
+    fn push_down<'a>(&'a self, root: u32, below: u32, changes: &mut Changes<'a, FANOUT>) {
+        let root = changes.open(self.node(root));
         let child = changes.open(self.node(below));
         let level = root.level();
         child.reshape(level, 0);

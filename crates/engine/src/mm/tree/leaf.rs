@@ -24,8 +24,9 @@
 //! **The bounds** of a taken leaf are those at which it was found. They can only be wider by now: a neighbour that has gone leaves
 //! its range to the leaf. To make them narrower takes the leaf itself.
 //!
-//! No leaf is ever empty when others can see it, so there are no more leaves than VMAs; but neighbours with few entries stay apart
-//! ([`Tree::shared`]), and a tree that was large once keeps its height until its leaves are empty.
+//! No leaf but a root is ever empty when others can see it, so there are no more other leaves than VMAs; but neighbours with few
+//! entries stay apart ([`Tree::shared`]), and a tree that was large once keeps its height until its leaves are empty. A root
+//! may have a single child.
 
 use sync::hint;
 
@@ -130,15 +131,13 @@ impl<'a, const FANOUT: usize> LockedLeaf<'a, FANOUT> {
             self.path.cut(leaf);
             return Ok(());
         }
-        // A root that has one child is not for verbs that share.
-        let least = if leaf == 1 { 3 } else { 2 };
         let parent = self.tree.node(self.path.steps[leaf - 1].0);
         // Before it is taken, a guess: lookups do not begin again for nothing.
-        if parent.count() < least {
+        if parent.count() < 2 {
             return Err(LeafLockError::Alone);
         }
         self.take_above(leaf - 1)?;
-        if parent.count() < least {
+        if parent.count() < 2 {
             return Err(LeafLockError::Alone);
         }
         self.path.cut(leaf - 1);

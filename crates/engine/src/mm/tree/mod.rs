@@ -34,12 +34,16 @@
 //!
 //! The root stays the same node for the life of the tree: when it is full its
 //! entries move down into two new nodes, and when a single child is left the
-//! child's entries move up.
+//! child's entries move up (not by verbs that share the tree).
+//!
+//! Where verbs share it, each part of the address space ([`Parts`]) has a root, and
+//! the leaves of all parts are in one order. No leaf but a root is ever empty.
 
 mod find;
 mod insert;
 mod leaf;
 mod node;
+mod parts;
 mod rekey;
 mod remove;
 mod walk;
@@ -48,6 +52,7 @@ pub use find::Contended;
 pub use insert::Spare;
 pub use leaf::{LeafLockError, LockedLeaf};
 pub use node::{FANOUT, Node};
+pub use parts::Parts;
 
 use sync::Arc;
 use sync::atomic::{AtomicUsize, Ordering};
@@ -85,8 +90,10 @@ pub struct NoNodes;
 pub struct Tree<const FANOUT: usize = { node::FANOUT }> {
     /// Where nodes come from; immutable.
     nodes: Arc<Slab<Node<FANOUT>>>,
-    /// The root's index; immutable.
-    root: u32,
+    /// Where the parts of the address space begin; immutable.
+    parts: Parts,
+    /// The root of each part; immutable.
+    roots: Box<[u32]>,
     /// How often a lookup without a lock begins again; immutable.
     most_restarts: u32,
     /// Entries in the tree; written under `mmap_lock`, for write or shared.
@@ -100,22 +107,43 @@ struct Len(AtomicUsize);
 impl<const FANOUT: usize> Tree<FANOUT> {
     /// An empty tree.
     pub fn new(nodes: Arc<Slab<Node<FANOUT>>>) -> Result<Self, NoNodes> {
+        Self::with_parts(nodes, Parts::ONE, find::MOST_RESTARTS)
+    }
+
+    /// The same, in which verbs change leaves beside one another, those of different parts without a node in common. Nodes are
+    /// joined only when one of them is empty: where VMAs come and go all the time, each join and each split would have to
+    /// wait for all of them.
+    pub fn shared(nodes: Arc<Slab<Node<FANOUT>>>, parts: Parts) -> Result<Self, NoNodes> {
+        Self::with_parts(nodes, parts, find::MOST_RESTARTS_SHARED)
+    }
+
+    fn with_parts(
+        nodes: Arc<Slab<Node<FANOUT>>>,
+        parts: Parts,
+        most_restarts: u32,
+    ) -> Result<Self, NoNodes> {
         assert!(FANOUT >= 2);
-        let root = nodes.alloc().ok_or(NoNodes)?;
-        Changes::new().open(nodes.get(root)).reshape(0, 0);
+        let mut roots = Vec::with_capacity(parts.count());
+        for _ in 0..parts.count() {
+            let Some(root) = nodes.alloc() else {
+                roots.into_iter().for_each(|root| nodes.free(root));
+                return Err(NoNodes);
+            };
+            Changes::new().open(nodes.get(root)).reshape(0, 0);
+            roots.push(root);
+        }
         Ok(Self {
             nodes,
-            root,
-            most_restarts: find::MOST_RESTARTS,
+            parts,
+            roots: roots.into(),
+            most_restarts,
             len: Len(AtomicUsize::new(0)),
         })
     }
 
-    /// The same, in which verbs change leaves beside one another. Nodes are joined only when one of them is empty: where
-    /// VMAs come and go all the time, each join and each split would have to wait for all of them.
-    pub fn shared(mut self) -> Self {
-        self.most_restarts = find::MOST_RESTARTS_SHARED;
-        self
+    /// The root of the part that has `key`.
+    fn root(&self, key: usize) -> u32 {
+        self.roots[self.parts.of(key)]
     }
 
     /// True if verbs may change leaves beside one another.
@@ -149,7 +177,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
 
     /// The nodes from the root to the leaf for `key`. For writers.
     fn path(&self, key: usize, walk: &mut Walk) -> Path {
-        let mut path = Path::at_root(self.root);
+        let mut path = Path::at_root(self.root(key));
         loop {
             walk.visits += 1;
             let node = self.node(path.leaf());
@@ -166,7 +194,7 @@ impl<const FANOUT: usize> Drop for Tree<FANOUT> {
     fn drop(&mut self) {
         let left = self.len();
         assert!(left == 0, "dropped with {left} VMAs: exit() comes first");
-        self.nodes.free(self.root);
+        self.roots.iter().for_each(|&root| self.nodes.free(root));
     }
 }
 
@@ -211,6 +239,10 @@ impl Path {
         self.steps[self.depth - 1].1 = slot;
         self.steps[self.depth].0 = child;
         self.depth += 1;
+    }
+
+    fn root(&self) -> u32 {
+        self.steps[0].0
     }
 
     fn leaf(&self) -> u32 {

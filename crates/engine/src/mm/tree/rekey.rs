@@ -8,7 +8,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     /// nothing if it fails.
     ///
     /// Readers find the VMA under one of the two, or under both, and never
-    /// under neither.
+    /// under neither; but where the two are three parts apart, by chance.
     ///
     /// # Panics
     /// If no VMA starts at `old`, or one does at `new`.

@@ -33,6 +33,10 @@ impl<const FANOUT: usize> Tree<FANOUT> {
             (empty[count], count) = (index, count + 1);
             index = parent;
         }
+        // The only child of a root has gone.
+        if self.node(index).count() == 0 {
+            self.node(index).reshape(0, 0);
+        }
         // Readers see that nodes have left the tree before others may have them.
         drop(changes);
         for &node in &empty[..count] {
@@ -44,7 +48,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
                 break;
             }
         }
-        self.pull_up();
+        self.pull_up(path.root());
         self.set_len(self.len() - 1);
         vma
     }
@@ -102,8 +106,8 @@ impl<const FANOUT: usize> Tree<FANOUT> {
 
     /// While the root has only one child, puts the child's entries in its
     /// place.
-    fn pull_up(&self) {
-        let root = self.node(self.root);
+    fn pull_up(&self, root: u32) {
+        let root = self.node(root);
         while root.level() > 0 && root.count() == 1 {
             let child = root.value(0);
             let node = self.node(child);

@@ -7,7 +7,7 @@ use super::{Entry, Tree, Walk};
 pub struct Shape {
     /// Levels, the leaves' included.
     pub levels: usize,
-    /// Nodes, the root included.
+    /// Nodes, the roots included.
     pub nodes: usize,
     /// VMAs.
     pub entries: usize,
@@ -34,14 +34,20 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     /// # Panics
     /// If the tree is broken.
     pub fn check(&self) -> Shape {
-        let level = self.node(self.root).level();
         let mut shape = Shape {
-            levels: level + 1,
+            levels: 0,
             nodes: 0,
             entries: 0,
         };
-        self.check_below(self.root, level, 0..=usize::MAX, &mut shape);
-        assert!(level == 0 || self.node(self.root).count() >= 2);
+        for (part, &root) in self.roots.iter().enumerate() {
+            let level = self.node(root).level();
+            let (lower, upper) = self.parts.bounds(part);
+            let last = upper.map_or(usize::MAX, |upper| upper - 1);
+            self.check_below(root, level, lower..=last, &mut shape);
+            let least = if self.is_shared() { 1 } else { 2 };
+            assert!(level == 0 || self.node(root).count() >= least);
+            shape.levels = shape.levels.max(level + 1);
+        }
         assert_eq!(shape.entries, self.len());
         shape
     }
@@ -57,7 +63,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
         let count = node.count();
         shape.nodes += 1;
         assert_eq!(node.level(), level);
-        assert!(count > 0 || index == self.root, "an empty node");
+        assert!(count > 0 || self.roots.contains(&index), "an empty node");
         assert!(node.begin().is_some(), "a change was not ended");
         // The first key above the leaves is not looked at.
         let first = usize::from(level > 0);

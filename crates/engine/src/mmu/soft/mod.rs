@@ -55,6 +55,7 @@ use tables::{ENTRIES, NoFrame, Tables};
 pub use view::Core;
 pub(crate) use view::Direction;
 use windows::Parts;
+pub(crate) use windows::{ARENA_SHIFT, ARENAS, FIRST_ARENA};
 
 /// Memory of [`SoftMmu::new`], as address space.
 const DEFAULT_MEMORY: usize = 8 << 30;

@@ -20,16 +20,18 @@ use core::ops::Range;
 /// Bytes of soft address space: the half that a process has, of 48 bits.
 const END: usize = 1 << 47;
 /// Bytes of an arena: whole tables of every level below the root, so that none serves two parts.
-const ARENA: usize = 1 << 40;
+const ARENA: usize = 1 << ARENA_SHIFT;
+/// The same as a power of two.
+pub(crate) const ARENA_SHIFT: u32 = 40;
 /// Arenas, in the upper half. Processors have one number modulo this. Few where the world has few processors: a model looks at every
 /// lock there is, in each of its steps.
-const ARENAS: usize = if sync::PROCESSORS < 64 {
+pub(crate) const ARENAS: usize = if sync::PROCESSORS < 64 {
     sync::PROCESSORS
 } else {
     64
 };
 /// Where they begin.
-const FIRST_ARENA: usize = END - ARENAS * ARENA;
+pub(crate) const FIRST_ARENA: usize = END - ARENAS * ARENA;
 /// The largest window of an arena.
 const SMALL: usize = 1 << 30;
 
