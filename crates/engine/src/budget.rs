@@ -10,7 +10,8 @@
 //! Processors keep a few charged pages in stock, so that not every fault of all of
 //! them writes the same line; but only while an eighth of the budget is free and
 //! nobody waits. A charge that does not fit takes all stocks back first, so
-//! whether it fits at last has nothing to do with them.
+//! whether it fits at last has nothing to do with them. A few pages that are given back go into the stock too, while there is
+//! as much room.
 //!
 //! **Charges that stay leave a floor.** Pages of files can be evicted at any time. All other
 //! charges stay until their owner releases them, which may never happen: tables of maps, words and
@@ -22,7 +23,7 @@
 
 use crate::lock::Mutex;
 use sync::Arc;
-use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use sync::wait::WaitWord;
 
 mod stock;
@@ -199,19 +200,18 @@ impl Budget {
     /// then. They are to be charged, with [`FLOOR`] as the reserve.
     pub fn hold(&self, pages: u64) -> bool {
         let most = self.most_held();
-        let add = |held: u64| held.checked_add(pages).filter(|&held| held <= most);
-        // Relaxed: a bound, not a hand-over.
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        if self.held.fetch_update(set, fetch, add).is_err() {
+        // Relaxed, here and below: a bound, not a hand-over.
+        let now = self.held.load(Ordering::Relaxed).checked_add(pages);
+        if now.is_none_or(|held| held > most) {
             return false;
         }
-        match &self.parent {
-            Some(parent) if !parent.hold(pages) => {
-                self.held.fetch_sub(pages, Ordering::Relaxed);
-                false
-            }
-            _ => true,
+        // No compare-and-swap, as in `restock`: of several that do not all fit, all may be refused.
+        let fits = self.held.fetch_add(pages, Ordering::Relaxed) + pages <= most
+            && self.parent.as_ref().is_none_or(|parent| parent.hold(pages));
+        if !fits {
+            self.held.fetch_sub(pages, Ordering::Relaxed);
         }
+        fits
     }
 
     /// Takes back the count of [`hold`](Self::hold). Uncharges nothing.
@@ -278,11 +278,8 @@ impl Budget {
         self.raise_peak(before + charge);
         self.stocks.put(charge - pages);
         // A thread that came to wait meanwhile saw the batch charged, and in no
-        // stock; and a thread that lowered the limit did not take it back. AcqRel
-        // pairs with the fetch_add in `subscribe`: either that thread sees
-        // the stock, or we see that it waits. For the limit, see `put`.
-        let somebody_waits = self.root().waiters.0.fetch_add(0, Ordering::AcqRel) > 0;
-        if somebody_waits || charged.load(Ordering::Relaxed) > self.limit() {
+        // stock; and a thread that lowered the limit did not take it back: see `put`.
+        if self.somebody_waits() || charged.load(Ordering::Relaxed) > self.limit() {
             self.give_stocks_back();
         }
         true
@@ -338,10 +335,34 @@ impl Budget {
         }
         let mut next = Some(self);
         while let Some(budget) = next {
-            budget.uncharge_here(pages);
+            let rest = match pages {
+                1..=SMALL => budget.keep(pages),
+                pages => pages,
+            };
+            if rest > 0 {
+                budget.uncharge_here(rest);
+            }
             next = budget.parent.as_deref();
         }
         self.notify_release();
+    }
+
+    /// Puts pages that come back into the processor's stock, if there is as much room as `restock` wants. Returns how many are to be given
+    /// back instead: all, none, or more than these where the stock has enough.
+    fn keep(&self, pages: u64) -> u64 {
+        let limit = self.limit();
+        let (room, most) = Stocks::room_and_charge(limit);
+        // Relaxed, here and below: as in `restock`.
+        let charged = &self.hot.charged;
+        if most <= pages || charged.load(Ordering::Relaxed) + room > limit {
+            return pages;
+        }
+        let rest = self.stocks.keep(pages, most);
+        // The limit may be lower now. For threads that wait `notify_release` looks.
+        if charged.load(Ordering::Relaxed) > self.limit() {
+            self.give_stocks_back();
+        }
+        rest
     }
 
     fn uncharge_here(&self, pages: u64) {
@@ -353,14 +374,19 @@ impl Budget {
         );
     }
 
-    /// Wakes the threads that wait for memory: pages or frames came back.
+    /// Wakes the threads that wait for memory: pages or frames came back. Writes no line that other processors have.
     pub fn notify_release(&self) {
-        let root = self.root();
-        // AcqRel pairs with the fetch_add in `subscribe`: either that thread
-        // sees the pages that came back, or we see that it waits.
-        if root.waiters.0.fetch_add(0, Ordering::AcqRel) > 0 {
-            root.wake_all();
+        if self.somebody_waits() {
+            self.root().wake_all();
         }
+    }
+
+    /// True if a thread waits that has not seen what came back before this call.
+    fn somebody_waits(&self) -> bool {
+        // SeqCst pairs with `subscribe`: either that thread sees the pages that came back, or we see that it waits.
+        fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence.
+        self.root().waiters.0.load(Ordering::Relaxed) > 0
     }
 
     fn wake_all(&self) {
@@ -381,8 +407,9 @@ impl Budget {
     /// more, and then waits or drops the subscription.
     pub fn subscribe(&self) -> Subscription<'_> {
         let root = self.root();
-        // AcqRel, and the Acquire below: see `notify_release` and `set_limit`.
-        root.waiters.0.fetch_add(1, Ordering::AcqRel);
+        root.waiters.0.fetch_add(1, Ordering::Relaxed);
+        // SeqCst pairs with `somebody_waits`, the Acquire below with `wake_all`.
+        fence(Ordering::SeqCst);
         Subscription {
             seen: root.released.load(Ordering::Acquire),
             root,

@@ -290,6 +290,45 @@ fn a_lower_limit_finds_pages_in_stock() {
     });
 }
 
+#[test]
+fn a_page_that_goes_back_to_the_stock_keeps_no_thread_waiting() {
+    // The other processor's stock takes the page; this thread wants all there is.
+    explore(Some(3), || {
+        let budget = Budget::new(STOCKED);
+        charge(&budget, 1);
+        let other = {
+            let budget = Arc::clone(&budget);
+            spawn(move || {
+                run_on(1);
+                budget.uncharge(1);
+            })
+        };
+        charge(&budget, STOCKED);
+        other.join().unwrap();
+        check(&budget, STOCKED);
+    });
+}
+
+#[test]
+fn a_lower_limit_finds_pages_that_go_back_to_the_stock() {
+    explore(Some(3), || {
+        let budget = Budget::new(STOCKED);
+        charge(&budget, 2);
+        let other = {
+            let budget = Arc::clone(&budget);
+            spawn(move || {
+                run_on(1);
+                budget.uncharge(1);
+            })
+        };
+        budget.set_limit(1);
+        other.join().unwrap();
+        assert_eq!((budget.charged(), budget.excess()), (1, 0));
+        run_on(1);
+        assert!(!budget.try_charge(1, 0));
+    });
+}
+
 /// A page's memory, which the owner of its charge may use.
 struct Memory(UnsafeCell<u32>);
 

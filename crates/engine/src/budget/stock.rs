@@ -10,9 +10,9 @@ use sync::PROCESSORS;
 use sync::atomic::AtomicU64;
 use sync::atomic::Ordering::{AcqRel, Relaxed};
 
-/// The most pages of a charge that is for the stock too.
+/// The most pages of a charge that is for the stock too, and the most that a stock has of pages that come back.
 const BATCH: u64 = 64;
-/// Pages of the greatest charge that is taken from stock.
+/// Pages of the greatest charge that is taken from stock, and of the greatest give-back that goes there.
 pub(super) const SMALL: u64 = 4;
 
 /// The stocks of a budget. Their orderings are relaxed, as the budget's own,
@@ -57,6 +57,20 @@ impl Stocks {
         // AcqRel pairs with `empty_all`: either that takes these pages too, or
         // we see the limit that was set before it.
         self.own().fetch_add(pages, AcqRel);
+    }
+
+    /// Puts `pages` that come back into the stock, which has `most` at last. Returns how many it does not take: a full one
+    /// is left half full, so that not each of many pages is given back by itself.
+    pub(super) fn keep(&self, pages: u64, most: u64) -> u64 {
+        let after = |stock: u64| match stock + pages {
+            all if all <= most => all,
+            _ => most / 2,
+        };
+        // AcqRel: as in `put`.
+        let keep = |stock| Some(after(stock));
+        let stock = self.own().fetch_update(AcqRel, Relaxed, keep);
+        let (Ok(stock) | Err(stock)) = stock;
+        stock + pages - after(stock)
     }
 
     /// Takes all that is in stock.
