@@ -153,10 +153,16 @@ fn a_long_run() {
 const SETTINGS: [(Compression, &str); 6] = [
     (Compression::None, "lock=refcount+retry=vma-lock+pin=yes"),
     (Compression::Lz4, "lock=refcount+retry=vma-lock+pin=yes"),
-    (Compression::None, "lock=biased+retry=vma-lock+pin=no"),
+    (
+        Compression::None,
+        "lock=biased+verbs=shared+retry=vma-lock+pin=no",
+    ),
     (Compression::None, "lock=rwsem+retry=mmap-lock+pin=no"),
     (Compression::None, "lock=refcount+retry=held+pin=yes"),
-    (Compression::Lz4, "lock=refcount+retry=mmap-lock+pin=yes"),
+    (
+        Compression::Lz4,
+        "lock=refcount+verbs=shared+retry=mmap-lock+pin=yes",
+    ),
 ];
 
 fn long_run(seed: usize, lists: usize, operations: usize) {
