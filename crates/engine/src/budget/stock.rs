@@ -54,9 +54,9 @@ impl Stocks {
 
     /// Puts `pages` that have been charged into it.
     pub(super) fn put(&self, pages: u64) {
-        // AcqRel pairs with `empty_all`: either that takes these pages too, or
+        // Relaxed: the fence that follows in `restock` pairs with `empty_all`. Either that takes these pages too, or
         // we see the limit that was set before it.
-        self.own().fetch_add(pages, AcqRel);
+        self.own().fetch_add(pages, Relaxed);
     }
 
     /// Puts `pages` that come back into the stock, which has `most` at last. Returns how many it does not take: a full one
@@ -66,7 +66,7 @@ impl Stocks {
             all if all <= most => all,
             _ => most / 2,
         };
-        // AcqRel: as in `put`.
+        // AcqRel: as in `put`, and no fence follows.
         let keep = |stock| Some(after(stock));
         let stock = self.own().fetch_update(AcqRel, Relaxed, keep);
         let (Ok(stock) | Err(stock)) = stock;
