@@ -92,6 +92,22 @@ pub struct SpaceLocks {
     pub verbs: MmapVerbs,
 }
 
+impl SpaceLocks {
+    /// These as a space has them: verbs are not shared with each of the other kinds.
+    #[must_use]
+    pub fn effective(self) -> Self {
+        let can_share = self.vma == VmaLockKind::Refcount && self.reuse == VmaReuse::TypeSafe;
+        Self {
+            verbs: if can_share {
+                self.verbs
+            } else {
+                MmapVerbs::Alone
+            },
+            ..self
+        }
+    }
+}
+
 impl From<VmaLockKind> for SpaceLocks {
     fn from(vma: VmaLockKind) -> Self {
         Self {

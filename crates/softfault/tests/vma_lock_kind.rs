@@ -76,6 +76,11 @@ fn the_first_engine_chooses_the_locks() {
             );
         }
     }
+    // Verbs are shared with the count alone: elsewhere the policy changes nothing.
+    let can_share = first.contains("lock=refcount") && !first.contains("reuse=rcu");
+    let shared = builder(&format!("{first}+verbs=shared")).build();
+    assert_eq!(shared.is_err(), can_share);
+    drop(shared);
     // A refused engine has changed nothing.
     use_it(&engine);
     // The kind outlives its engines.

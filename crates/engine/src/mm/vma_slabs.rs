@@ -83,15 +83,14 @@ impl VmaSlabs {
     pub(super) fn new_mmap_lock(&self, clock: Arc<dyn Clock>, locks: SpaceLocks) -> MmapLock {
         // Relaxed: it only has to be another each time.
         let space = self.last_space.fetch_add(1, Ordering::Relaxed) + 1;
+        let locks = locks.effective();
         let mut mmap_lock = MmapLock::new(space, clock).with_queue(locks.mmap);
         if locks.reuse == VmaReuse::Rcu {
             let mut grace = self.grace.lock();
             let grace = grace.get_or_insert_with(|| Arc::new(GracePeriods::new(PROCESSORS)));
             mmap_lock = mmap_lock.with_grace_periods(Arc::clone(grace));
         }
-        if (locks.verbs, locks.reuse, locks.vma)
-            == (MmapVerbs::Shared, VmaReuse::TypeSafe, VmaLockKind::Refcount)
-        {
+        if locks.verbs == MmapVerbs::Shared {
             mmap_lock = mmap_lock.with_shared_verbs();
         }
         match locks.vma {

@@ -62,7 +62,7 @@ pub(crate) fn get_or_make(
     let _making = process::making();
     if let Some(process) = process::get() {
         let made = process.space().mmap_lock().locks();
-        if made != locks {
+        if made != locks.effective() {
             return Err(NoProcess::OtherLocks(made));
         }
         let same = process.faults() == faults;

@@ -151,12 +151,12 @@ fn a_long_run() {
 
 /// Of the processes, in turn.
 const SETTINGS: [(Compression, &str); 6] = [
-    (Compression::None, "lock=refcount+retry=vma-lock+pin=yes"),
-    (Compression::Lz4, "lock=refcount+retry=vma-lock+pin=yes"),
     (
         Compression::None,
-        "lock=biased+verbs=shared+retry=vma-lock+pin=no",
+        "lock=refcount+verbs=shared+retry=vma-lock+pin=yes",
     ),
+    (Compression::Lz4, "lock=refcount+retry=vma-lock+pin=yes"),
+    (Compression::None, "lock=biased+retry=vma-lock+pin=no"),
     (Compression::None, "lock=rwsem+retry=mmap-lock+pin=no"),
     (Compression::None, "lock=refcount+retry=held+pin=yes"),
     (
