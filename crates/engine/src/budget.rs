@@ -16,8 +16,8 @@
 //! **Charges that stay leave a floor.** Pages of files can be evicted at any time. All other
 //! charges stay until their owner releases them, which may never happen: tables of maps, words and
 //! pages of private memory. These are charged with a reserve of [`FLOOR`] pages, so that
-//! all of them together never take the last [`FLOOR`] pages of any budget: these pages
-//! are free, or pages of files. Pins are admitted by count, with the same floor.
+//! all of them together never take the last [`FLOOR`] pages of any budget (but for the few pages of a stock that is filled while others
+//! take what was free): these pages are free, or pages of files. Pins are admitted by count, with the same floor.
 //! That is why no fault on a file waits for ever. Pages that maps hold without a touch
 //! ([`Budget::hold`]) leave more, an eighth.
 

@@ -8,6 +8,7 @@ use crate::model::spawn;
 use crate::model::{apart, explore, schedules};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
+use loom::thread::JoinHandle;
 use softfault_engine_loom::budget::Budget;
 use sync::run_on;
 
@@ -290,19 +291,22 @@ fn a_lower_limit_finds_pages_in_stock() {
     });
 }
 
+/// Gives a page back on the other processor.
+fn give_back_elsewhere(budget: &Arc<Budget>) -> JoinHandle<()> {
+    let budget = Arc::clone(budget);
+    spawn(move || {
+        run_on(1);
+        budget.uncharge(1);
+    })
+}
+
 #[test]
 fn a_page_that_goes_back_to_the_stock_keeps_no_thread_waiting() {
     // The other processor's stock takes the page; this thread wants all there is.
     explore(Some(3), || {
         let budget = Budget::new(STOCKED);
         charge(&budget, 1);
-        let other = {
-            let budget = Arc::clone(&budget);
-            spawn(move || {
-                run_on(1);
-                budget.uncharge(1);
-            })
-        };
+        let other = give_back_elsewhere(&budget);
         charge(&budget, STOCKED);
         other.join().unwrap();
         check(&budget, STOCKED);
@@ -314,13 +318,7 @@ fn a_lower_limit_finds_pages_that_go_back_to_the_stock() {
     explore(Some(3), || {
         let budget = Budget::new(STOCKED);
         charge(&budget, 2);
-        let other = {
-            let budget = Arc::clone(&budget);
-            spawn(move || {
-                run_on(1);
-                budget.uncharge(1);
-            })
-        };
+        let other = give_back_elsewhere(&budget);
         budget.set_limit(1);
         other.join().unwrap();
         assert_eq!((budget.charged(), budget.excess()), (1, 0));

@@ -8,7 +8,7 @@ impl<const FANOUT: usize> Tree<FANOUT> {
     /// nothing if it fails.
     ///
     /// Readers find the VMA under one of the two, or under both, and never
-    /// under neither; but where the two are three parts apart, by chance.
+    /// under neither. A lookup without a lock may, if an empty part is between the two: it goes by `mmap_lock` then.
     ///
     /// # Panics
     /// If no VMA starts at `old`, or one does at `new`.
