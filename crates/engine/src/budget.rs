@@ -16,8 +16,8 @@
 //! **Charges that stay leave a floor.** Pages of files can be evicted at any time. All other
 //! charges stay until their owner releases them, which may never happen: tables of maps, words and
 //! pages of private memory. These are charged with a reserve of [`FLOOR`] pages, so that
-//! all of them together never take the last [`FLOOR`] pages of any budget (but for the few pages of a stock that is filled while others
-//! take what was free): these pages are free, or pages of files. Pins are admitted by count, with the same floor.
+//! all of them together never take the last [`FLOOR`] pages of any budget (but for a few that go back to a stock while others take what was
+//! free): these pages are free, or pages of files. Pins are admitted by count, with the same floor.
 //! That is why no fault on a file waits for ever. Pages that maps hold without a touch
 //! ([`Budget::hold`]) leave more, an eighth.
 
@@ -271,7 +271,7 @@ impl Budget {
         // No compare-and-swap, which others would make fail again and again. All
         // processors at once stay within the room.
         let before = charged.fetch_add(charge, Ordering::Relaxed);
-        if before + charge > limit {
+        if before + charge + FLOOR > limit {
             self.give_back(charge);
             return false;
         }
@@ -358,8 +358,8 @@ impl Budget {
             return pages;
         }
         let rest = self.stocks.keep(pages, most);
-        // The limit may be lower now. For threads that wait `notify_release` looks.
-        if charged.load(Ordering::Relaxed) > self.limit() {
+        // The limit may be lower now, or the room gone. For threads that wait `notify_release` looks.
+        if charged.load(Ordering::Relaxed) + FLOOR > self.limit() {
             self.give_stocks_back();
         }
         rest
