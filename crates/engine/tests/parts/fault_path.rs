@@ -1,13 +1,14 @@
 //! The fault path over the soft page tables, with a store whose reads the test
 //! holds back.
 
-use crate::files::{AlwaysInterrupted, pages, random};
+use crate::files::{AlwaysInterrupted, pages, pin, random};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
-use softfault_engine::cache::OnTruncate;
+use softfault_engine::cache::{OnTruncate, PageCache};
 use softfault_engine::fault::{self, Completion, FaultError, FaultFlags, Outcome};
 use softfault_engine::mm::{Advice, Protection};
 use softfault_oracle::{Rig, TestStore, byte_at};
+use std::sync::Arc;
 use std::thread;
 
 const PAGES: u64 = 2048;
@@ -94,6 +95,63 @@ fn a_failed_read_ahead_is_nobodys_error() {
 }
 
 /// A device serves requests in turn: behind the read-ahead that it leads to, a touch would wait for megabytes.
+/// A map of which page 21 cannot be read, and a touch reads the rest of its block.
+fn sequential(rig: &Rig, queue: usize) -> (Arc<TestStore>, Arc<PageCache>, usize) {
+    let store = TestStore::with_queue(pages(1024), queue);
+    let cache = rig.map(&store);
+    let all = cache.addresses();
+    let start = all.start;
+    rig.space.madvise(all, Advice::Sequential).unwrap();
+    store.fail(21, Some(5));
+    (store, cache, start)
+}
+
+/// The store fails a read as a whole, and the touch is of another page of it. Failed before: the touch had that page's error.
+#[test]
+fn a_page_that_cannot_be_read_is_no_error_of_its_neighbours() {
+    for queue in [0, 64] {
+        let rig = Rig::new(PAGES);
+        let (store, cache, start) = sequential(&rig, queue);
+        let at = |page: usize| start + page * PAGE_SIZE;
+        assert_eq!(rig.touch(at(16)), Ok(store.byte(pages(16))));
+        pin(&rig, &cache, at(17)..at(18));
+        fault::unpin(&cache, at(17)..at(18));
+        for page in 16..32 {
+            let bytes = match page {
+                21 => Err(FaultError::Io(5)),
+                _ => Ok(store.byte(pages(page))),
+            };
+            assert_eq!(rig.touch(at(page)), bytes, "page {page}, queue {queue}");
+        }
+        drop(cache);
+        rig.finish();
+    }
+}
+
+/// Nor is it one of a call that asks for a page alone, and finds what a touch has read.
+#[test]
+fn a_page_that_is_asked_for_has_its_own_error() {
+    let rig = Rig::new(PAGES);
+    let (store, cache, start) = sequential(&rig, 0);
+    store.close();
+    thread::scope(|scope| {
+        let touch = scope.spawn(|| rig.touch(start + 20 * PAGE_SIZE));
+        store.wait_blocked(1);
+        let asked = FaultFlags {
+            asked: 1,
+            ..FaultFlags::default()
+        };
+        let never = &fault::NeverInterrupted;
+        let space = &rig.space;
+        let asks = scope.spawn(move || fault::handle(space, start + 16 * PAGE_SIZE, asked, never));
+        store.open();
+        assert_eq!(asks.join().unwrap(), Outcome::Mapped);
+        assert_eq!(touch.join().unwrap(), Ok(store.byte(pages(20))));
+    });
+    drop(cache);
+    rig.finish();
+}
+
 #[test]
 fn the_touched_page_is_read_before_its_read_ahead() {
     let rig = Rig::new(PAGES);

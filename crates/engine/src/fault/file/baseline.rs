@@ -67,7 +67,7 @@ pub(super) fn fault(
         return Fault::Retry(Wait::folio(cache, folio));
     }
     if state & flag::ERROR != 0 {
-        return super::failed(cache, &folio);
+        return super::failed(cache, &folio, addr, flags);
     }
     let (state, pages) = match map::one(cache, folio, addr, flags) {
         Ok(mapped) => mapped,

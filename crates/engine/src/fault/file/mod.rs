@@ -146,7 +146,7 @@ pub(super) fn fault(
         return Fault::Retry(Wait::folio(cache, folio));
     }
     if state & flag::ERROR != 0 {
-        return failed(cache, &folio);
+        return failed(cache, &folio, addr, flags);
     }
     if ends_before(&folio, state, addr) {
         return Fault::Again;
@@ -191,9 +191,14 @@ fn may_end_later(cache: &PageCache, folio: Option<&Folio>, addr: usize) -> bool 
     folio.is_none_or(|folio| !folio.is(flag::MAPPED)) && cache.ends_later(addr)
 }
 
-/// Reports a failed read and forgets it, so that the next touch tries again.
-fn failed(cache: &Arc<PageCache>, folio: &FolioRef<'_>) -> Fault {
+/// Reports a failed read and forgets it, so that the next touch tries again. A store fails a read of several pages as a whole, whichever
+/// is bad: then the page of the fault is read alone, as Linux does.
+#[inline(never)]
+fn failed(cache: &Arc<PageCache>, folio: &FolioRef<'_>, addr: usize, flags: FaultFlags) -> Fault {
     let error = folio.read_error();
+    let may_be_others = folio.pages() > 1
+        && flags.asked <= 1
+        && matches!(error, FaultError::Io(_) | FaultError::Short);
     if folio.try_lock() {
         if folio.is(flag::DEAD) {
             folio.unlock();
@@ -201,5 +206,8 @@ fn failed(cache: &Arc<PageCache>, folio: &FolioRef<'_>) -> Fault {
             read::discard(&cache.node, cache, folio);
         }
     }
-    Fault::Error(error)
+    match may_be_others {
+        true => miss::asked(cache, addr, 1, flags),
+        false => Fault::Error(error),
+    }
 }
