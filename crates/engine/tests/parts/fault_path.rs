@@ -5,10 +5,11 @@ use crate::files::{AlwaysInterrupted, pages, pin, random};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::cache::{OnTruncate, PageCache};
-use softfault_engine::fault::{self, Completion, FaultError, FaultFlags, Outcome};
+use softfault_engine::fault::{self, Completion, FaultError, FaultFlags, Interrupt, Outcome};
 use softfault_engine::mm::{Advice, Protection};
 use softfault_oracle::{Rig, TestStore, byte_at};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 const PAGES: u64 = 2048;
@@ -128,26 +129,54 @@ fn a_page_that_cannot_be_read_is_no_error_of_its_neighbours() {
     }
 }
 
+/// Whether a fault has waited.
+#[derive(Default)]
+struct Waits(AtomicBool);
+
+impl Interrupt for Waits {
+    fn pending(&self) -> bool {
+        self.0.store(true, Relaxed);
+        false
+    }
+}
+
 /// Nor is it one of a call that asks for a page alone, and finds what a touch has read.
 #[test]
 fn a_page_that_is_asked_for_has_its_own_error() {
     let rig = Rig::new(PAGES);
     let (store, cache, start) = sequential(&rig, 0);
     store.close();
+    let (space, waits) = (&rig.space, &Waits::default());
     thread::scope(|scope| {
-        let touch = scope.spawn(|| rig.touch(start + 20 * PAGE_SIZE));
+        let touch = scope.spawn(|| rig.touch(start + 16 * PAGE_SIZE));
         store.wait_blocked(1);
         let asked = FaultFlags {
             asked: 1,
             ..FaultFlags::default()
         };
-        let never = &fault::NeverInterrupted;
-        let space = &rig.space;
-        let asks = scope.spawn(move || fault::handle(space, start + 16 * PAGE_SIZE, asked, never));
+        let asks = scope.spawn(move || fault::handle(space, start + 20 * PAGE_SIZE, asked, waits));
+        while !waits.0.load(Relaxed) {
+            thread::yield_now();
+        }
         store.open();
         assert_eq!(asks.join().unwrap(), Outcome::Mapped);
-        assert_eq!(touch.join().unwrap(), Ok(store.byte(pages(20))));
+        assert_eq!(touch.join().unwrap(), Ok(store.byte(pages(16))));
     });
+    drop(cache);
+    rig.finish();
+}
+
+/// Of a read that the fault has begun before its read-ahead, and that fails. Failed before: the touch was told to read-ahead again, which
+/// planned the same pages for a new reader.
+#[test]
+fn a_touch_whose_read_fails_is_told_to_read_ahead_once() {
+    let rig = Rig::new(PAGES);
+    let (store, cache, start) = sequential(&rig, 64);
+    assert_eq!(rig.touch(start + 16 * PAGE_SIZE), Ok(store.byte(pages(16))));
+    let own: Vec<_> = (store.reads().into_iter())
+        .filter(|read| read.contains(&16))
+        .collect();
+    assert_eq!(own, [16..32, 16..17]);
     drop(cache);
     rig.finish();
 }

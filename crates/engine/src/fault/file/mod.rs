@@ -137,6 +137,8 @@ pub(super) fn fault(
             cache.retry_io_miss().add(1);
         }
         return match flags.asked {
+            // Read-ahead was told of the touch before its wait, as a rule. What it waited for may have failed for another page.
+            0 if flags.tried => miss::asked(cache, addr, 1, flags),
             0 => miss::fault(cache, addr, advice, flags),
             pages => miss::asked(cache, addr, pages, flags),
         };
