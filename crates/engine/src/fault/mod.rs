@@ -23,7 +23,7 @@
 //! drop the folio. A thread that serves the faults of many does not wait for a
 //! read: `started`.
 
-use crate::mm::backing::VmFault;
+use crate::mm::backing::{VmFault, VmOps};
 use crate::mm::{AddressSpace, VmaRead};
 use crate::mmu::MmuError;
 use crate::stage::Stage;
@@ -139,12 +139,28 @@ impl Attempts<'_> {
 
 /// One attempt, under the VMA lock.
 fn once(vma: &VmaRead<'_>, addr: FaultAddress, flags: FaultFlags) -> Fault {
+    attempt(vma, addr, flags, VmOps::refuse_write)
+}
+
+/// The same for a call, which makes no touch that the system could refuse.
+fn once_for_call(vma: &VmaRead<'_>, addr: FaultAddress, flags: FaultFlags) -> Fault {
+    attempt(vma, addr, flags, |_| false)
+}
+
+/// One attempt. `refuses`: a write that is not allowed is made again, and refused by the system.
+#[inline]
+fn attempt(
+    vma: &VmaRead<'_>,
+    addr: FaultAddress,
+    flags: FaultFlags,
+    refuses: impl FnOnce(&dyn VmOps) -> bool,
+) -> Fault {
     vma.with(|attributes| {
         let allowed = attributes.protection.allows(flags.write);
         match attributes.backing.ops() {
             None => Fault::Error(FaultError::NotMapped),
             Some(ops) if !allowed || flags.write && !ops.is_writable() => {
-                match flags.write && ops.refuse_write() {
+                match flags.write && refuses(ops) {
                     true => Fault::Mapped,
                     false => Fault::Error(FaultError::Protection),
                 }

@@ -1,8 +1,8 @@
 //! Bringing pages in because the caller says so, with errors as values: `madvise`'s
 //! `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`, and `mlock`.
 
-use super::{FaultError, FaultFlags, FaultIn, FaultInError, Interrupt, Outcome, Progress};
-use super::{handle, mmu_error};
+use super::{FaultAddress, FaultError, FaultFlags, FaultIn, FaultInError};
+use super::{Interrupt, Outcome, Progress, mmu_error, once_for_call, serve};
 use crate::PAGE_SIZE;
 use crate::anon::Anonymous;
 use crate::mm::AddressSpace;
@@ -119,7 +119,11 @@ fn bring_in(space: &AddressSpace, addr: usize, write: bool, interrupt: &dyn Inte
             write,
             ..FaultFlags::default()
         };
-        match handle(space, addr, flags, interrupt) {
+        let addr = FaultAddress::new(addr);
+        let outcome = serve(space, addr, flags, interrupt, |vma, flags| {
+            once_for_call(vma, addr, flags)
+        });
+        match outcome {
             // A fault may end because something has changed: look again.
             Outcome::Mapped => {}
             outcome => return outcome,

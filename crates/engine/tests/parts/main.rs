@@ -44,6 +44,7 @@ mod readahead_orders;
 mod readahead_patterns;
 mod readahead_room;
 mod reclaim;
+mod refused_writes;
 mod retry;
 mod rows;
 mod slab;

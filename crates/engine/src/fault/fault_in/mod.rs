@@ -28,7 +28,7 @@ mod results;
 
 pub use results::{FaultInError, FaultInMany};
 
-use super::{FaultAddress, FaultError, FaultFlags, Interrupt, Outcome, once, serve};
+use super::{FaultAddress, FaultError, FaultFlags, Interrupt, Outcome, once_for_call, serve};
 use crate::PAGE_SIZE;
 use crate::fault::Fault;
 use crate::mm::AddressSpace;
@@ -228,7 +228,7 @@ impl FaultIn {
             if present == 0 && !self.waits {
                 is_given_up = true;
             } else if present == 0 {
-                fault = once(vma, addr, flags);
+                fault = once_for_call(vma, addr, flags);
                 if matches!(fault, Fault::Mapped) {
                     // A fault may end because something has changed: then nothing is there yet.
                     present = look::present(vma, from..end, self.write);
