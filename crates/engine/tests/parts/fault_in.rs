@@ -357,6 +357,31 @@ fn a_caller_past_its_deadline_gets_the_present_pages() {
     finish(rig, cache);
 }
 
+/// Wants its thread once so many reads were begun.
+struct After<'a>(&'a TestStore, usize);
+
+impl Interrupt for After<'_> {
+    fn pending(&self) -> bool {
+        self.0.reads().len() >= self.1
+    }
+}
+
+/// Where the store takes no reads, the caller does them itself. Failed before: all of those that were in line, 97 of them.
+#[test]
+fn no_read_starts_after_a_deadline_where_the_caller_reads() {
+    let rig = Rig::new(PAGES);
+    let store = TestStore::new(pages(FILE));
+    let (cache, start) = random(&rig, &store);
+    let ranges = scattered(100);
+    let mut many = many(start, &ranges);
+    let after = After(&store, 5);
+    assert!(!many.run(&rig.space, &after));
+    many.stop_waiting();
+    assert!(many.run(&rig.space, &after));
+    assert_eq!((many.failed().count(), store.reads().len()), (95, 5));
+    finish(rig, cache);
+}
+
 /// The reads that a caller that brings `range` in by another verb has in flight at a time: as many reads of single
 /// pages as the store takes. Failed before: one was waited for after the other.
 fn reads_together(bring_in: impl Fn(&AddressSpace, &Arc<PageCache>, Range<usize>) + Sync) {

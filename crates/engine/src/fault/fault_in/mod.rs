@@ -227,6 +227,9 @@ impl FaultIn {
             let mut fault = Fault::Mapped;
             if present == 0 && !self.waits {
                 is_given_up = true;
+            } else if present == 0 && !flags.tried && interrupt.pending() {
+                // The fault may read in this thread, and such a read cannot be left. A page that was waited for is mapped.
+                fault = Fault::Again;
             } else if present == 0 {
                 fault = once_for_call(vma, addr, flags);
                 if matches!(fault, Fault::Mapped) {
