@@ -29,6 +29,7 @@
 mod choose;
 mod confined;
 mod front;
+mod missed;
 mod region;
 mod whole_areas;
 
@@ -41,6 +42,7 @@ use super::unused_pages::UnusedPages;
 use super::{Ahead, Event, FOLIO, Planned, Touch};
 use confined::{Apart, Confined, EARLY};
 use core::ops::Range;
+use missed::Missed;
 use region::Region;
 use whole_areas::Credit;
 
@@ -68,6 +70,7 @@ pub(super) struct Density {
     /// Touches until the next reading, after one for which there was no room.
     pause: u8,
     confined: Confined,
+    missed: Missed,
     /// Pages that were mapped with another and evicted before their touch.
     early: u8,
     /// Pages mapped so far, wrapping, and how many that were during the life of the area that was last used up.
@@ -103,6 +106,7 @@ impl Density {
             unused: UnusedPages::NONE,
             pause: 0,
             confined: Confined::NONE,
+            missed: Missed::NONE,
             early: 0,
             mapped: 0,
             life: u32::MAX,
@@ -117,6 +121,7 @@ impl Density {
         self.areas.forget();
         self.guesses.forget_all();
         self.unused.take_back(u64::MAX);
+        self.missed = Missed::NONE;
         self.pause = 0;
     }
 
@@ -263,6 +268,7 @@ impl Density {
     fn note_in_area(&mut self, event: &Event, memory: u64, clock: u32) {
         let number = event.page / AREA;
         let bit = event.page % AREA;
+        let is_again = event.touch == Touch::Miss && self.missed.note(event.page);
         let area = self.areas.touch(number, clock);
         if event.touch == Touch::Miss {
             let block = Pages::range(bit - bit % FOLIO..bit - bit % FOLIO + FOLIO);
@@ -271,7 +277,7 @@ impl Density {
                 area.read = area.read.without(&block);
             }
         }
-        if event.touch == Touch::Miss && area.mapped.has(bit) {
+        if event.touch == Touch::Miss && area.mapped.has(bit) && !is_again {
             if !area.seen.has(bit) {
                 self.early += 1;
                 if self.early == EARLY {

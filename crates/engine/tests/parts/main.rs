@@ -33,6 +33,7 @@ mod kept_pages;
 mod lock_order;
 mod locks;
 mod memory_waits;
+mod missed_at_once;
 mod mmap_miss;
 mod mmap_miss_document;
 mod oracle;

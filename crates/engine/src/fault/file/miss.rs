@@ -47,14 +47,16 @@ pub(super) fn fault(
                 false => Wait::read(cache, held),
             })
         }
+        // Somebody else reads the page: it will be mapped, and what is planned ahead of it is as good as before.
+        Err(Fault::Again) => {
+            ahead::unread(cache, &plan, &range, addr..addr + PAGE_SIZE);
+            ahead::issue(cache, &plan.ahead);
+            Fault::Again
+        }
+        // It is planned again with the touch, once there is memory.
         Err(fault) => {
             ahead::unread(cache, &plan, &range, addr..addr);
-            match fault {
-                // Somebody else reads the page: what is planned ahead of it is as good as before.
-                Fault::Again => ahead::issue(cache, &plan.ahead),
-                // It is planned again with the touch, once there is memory.
-                _ => ahead::withdraw(cache, &plan.ahead),
-            }
+            ahead::withdraw(cache, &plan.ahead);
             fault
         }
     }
