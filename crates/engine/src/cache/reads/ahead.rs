@@ -21,27 +21,23 @@ const QUEUE_DEPTH: u32 = 32;
 const AT_RANDOM: u32 = 64;
 
 /// Tells the policy of a touch and asks for its plan. `folio` is the folio that the
-/// touch maps.
+/// touch maps. `None`: the policy was not told, and the page is read alone.
 pub(crate) fn plan(
     cache: &PageCache,
     addr: usize,
     folio: Range<usize>,
     touch: Touch,
     advice: Advice,
-) -> Plan {
+) -> Option<Plan> {
     let _stage = Stage::ReadAhead.span();
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
     let mapped = cache.mapped_beside(addr, &folio);
     let (touched, folio) = (page(addr), page(folio.start)..page(folio.end));
     // A miss at random does not wait for an answer that is all but certain: threads queued here behind a holder that had lost
-    // its processor. The touch is not noted then.
-    let mut readahead = if touch == Touch::Miss && cache.at_random.load(Relaxed) == AT_RANDOM {
-        match cache.readahead.try_lock() {
-            Some(readahead) => readahead,
-            None => return Plan::single(touched),
-        }
-    } else {
-        cache.readahead.lock()
+    // its processor.
+    let mut readahead = match touch == Touch::Miss && cache.at_random.load(Relaxed) == AT_RANDOM {
+        true => cache.readahead.try_lock()?,
+        false => cache.readahead.lock(),
     };
     let limits = limits(cache, readahead.outstanding(), folio.end);
     let plan = readahead.touch(touched, folio, touch, mapped, advice, &limits);
@@ -51,7 +47,7 @@ pub(crate) fn plan(
     if in_a_row != before {
         cache.at_random.store(in_a_row, Relaxed);
     }
-    plan
+    Some(plan)
 }
 
 /// The limits at this moment, with so many pages read ahead and not used yet, and a touch of pages that end with `end`.
@@ -118,8 +114,9 @@ pub(crate) fn touched(
     touch: Touch,
     advice: Advice,
 ) {
-    let plan = plan(cache, addr, folio, touch, advice);
-    issue(cache, &plan.ahead);
+    if let Some(plan) = plan(cache, addr, folio, touch, advice) {
+        issue(cache, &plan.ahead);
+    }
 }
 
 /// Submits the reads of a plan. Pages that find no frame or no place in a queue are

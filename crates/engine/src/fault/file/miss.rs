@@ -30,7 +30,9 @@ pub(super) fn fault(
         Ok(most) => most,
         Err(fault) => return fault,
     };
-    let plan = ahead::plan(cache, addr, most.clone(), Touch::Miss, advice);
+    let Some(plan) = ahead::plan(cache, addr, most.clone(), Touch::Miss, advice) else {
+        return untold(cache, addr, addr..addr + PAGE_SIZE);
+    };
     let demand = cache.address(plan.demand.start * PAGE_SIZE as u64)
         ..cache.address(plan.demand.end * PAGE_SIZE as u64);
     let range = demand.start.max(most.start)..demand.end.min(most.end);
@@ -76,7 +78,12 @@ pub(super) fn asked(cache: &Arc<PageCache>, addr: usize, pages: u8, flags: Fault
         Err(fault) => return fault,
     };
     let end = addr + usize::from(pages) * PAGE_SIZE;
-    match demand(cache, addr, addr..end.min(most.end)) {
+    untold(cache, addr, addr..end.min(most.end))
+}
+
+/// Reads `range`. Read-ahead was not told, and has nothing to take back.
+fn untold(cache: &Arc<PageCache>, addr: usize, range: Range<usize>) -> Fault {
+    match demand(cache, addr, range) {
         Ok(held) => {
             cache.node.stats.major_faults.add(1);
             Fault::Retry(Wait::read(cache, held))
