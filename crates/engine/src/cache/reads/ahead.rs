@@ -33,13 +33,15 @@ pub(crate) fn plan(
     let page = |addr: usize| cache.offset(addr) / PAGE_SIZE as u64;
     let mapped = cache.mapped_beside(addr, &folio);
     let (touched, folio) = (page(addr), page(folio.start)..page(folio.end));
+    // Before the lock: it looks at as many cache lines as the pool has parts.
+    let used = cache.node.frames.counts().used;
     // A miss at random does not wait for an answer that is all but certain: threads queued here behind a holder that had lost
     // its processor.
     let mut readahead = match touch == Touch::Miss && cache.at_random.load(Relaxed) == AT_RANDOM {
         true => cache.readahead.try_lock()?,
         false => cache.readahead.lock(),
     };
-    let limits = limits(cache, readahead.outstanding(), folio.end);
+    let limits = limits(cache, used, readahead.outstanding(), folio.end);
     let plan = readahead.touch(touched, folio, touch, mapped, advice, &limits);
     let single = touch == Touch::Miss && plan.is_single();
     let before = cache.at_random.load(Relaxed);
@@ -50,10 +52,9 @@ pub(crate) fn plan(
     Some(plan)
 }
 
-/// The limits at this moment, with so many pages read ahead and not used yet, and a touch of pages that end with `end`.
-fn limits(cache: &PageCache, outstanding: u32, end: u64) -> Limits {
+/// The limits at this moment, with `used` frames, so many pages read ahead and not used yet, and a touch of pages that end with `end`.
+fn limits(cache: &PageCache, used: usize, outstanding: u32, end: u64) -> Limits {
     let node = &cache.node;
-    let used = node.frames.counts().used;
     // Half of the rest is for others.
     let room = |frames: usize| ((frames / 4 * 3).saturating_sub(used) / 2) as u32;
     Limits {
@@ -72,8 +73,9 @@ pub(crate) fn note_call(cache: &Arc<PageCache>, range: Range<usize>, advice: Adv
     let plan = {
         let _stage = Stage::ReadAhead.span();
         let pages = cache.page(range.start)..cache.page(range.end);
+        let used = cache.node.frames.counts().used;
         let mut readahead = cache.readahead.lock();
-        let limits = limits(cache, readahead.outstanding(), pages.end);
+        let limits = limits(cache, used, readahead.outstanding(), pages.end);
         readahead.note_call(pages, advice, &limits)
     };
     issue(cache, &plan);
