@@ -73,6 +73,30 @@ impl Ring {
     }
 }
 
+/// The touches, and a few others: a bit for each of their hashes. Without it a touch without a pattern is compared with 2,000 others.
+struct Filter([u64; 16]);
+
+impl Filter {
+    fn of(touches: &[u32]) -> Filter {
+        let mut filter = Filter([0; 16]);
+        for &touch in touches {
+            let (word, bit) = Filter::place(touch);
+            filter.0[word] |= bit;
+        }
+        filter
+    }
+
+    fn may_have(&self, touch: u32) -> bool {
+        let (word, bit) = Filter::place(touch);
+        self.0[word] & bit != 0
+    }
+
+    fn place(touch: u32) -> (usize, u64) {
+        let hash = touch.wrapping_mul(0x9E37_79B9) >> 22;
+        ((hash / 64) as usize, 1 << (hash % 64))
+    }
+}
+
 impl History {
     pub(super) const fn new() -> Self {
         History {
@@ -116,6 +140,7 @@ impl History {
         if runs_only {
             return None;
         }
+        let filter = Filter::of(touches);
         for (index, &before) in touches.iter().enumerate() {
             if u64::from(before) >= ring.pages {
                 continue; // The file was longer then.
@@ -126,7 +151,7 @@ impl History {
             }
             // Most candidates end here: no third touch.
             let third = ring.sub(before, step) as u32;
-            if !touches[index + 1..].contains(&third) {
+            if !filter.may_have(third) || !touches[index + 1..].contains(&third) {
                 continue;
             }
             let proof = follow(&ring, touches, page, step);
@@ -167,6 +192,7 @@ fn follow(ring: &Ring, touches: &[u32], page: u32, step: u64) -> Proof {
 
 #[cfg(test)]
 mod tests {
+    use super::super::areas::mixed;
     use super::*;
 
     fn ask(touches: &[u64], page: u64, file_pages: u64) -> Option<Proof> {
@@ -218,6 +244,44 @@ mod tests {
         let edge = (1 << 33) + 10;
         let proof = ask(&[edge - 30, edge - 15], edge, 1 << 41).unwrap();
         assert_eq!(proof.stride, 15);
+    }
+
+    /// As `progression`, without the filter.
+    fn plainly(touches: &[u32], page: u32, file_pages: u64) -> Option<Proof> {
+        let ring = Ring::new(file_pages);
+        let steps = touches
+            .iter()
+            .filter(|&&before| u64::from(before) < file_pages);
+        let steps = steps.map(|&before| ring.sub(page, u64::from(before)));
+        let strides = steps.filter(|&step| step > 1 && step != file_pages - 1);
+        let steps = [1, file_pages - 1].into_iter().chain(strides);
+        let mut proofs = steps.map(|step| follow(&ring, touches, page, step));
+        proofs.find(|proof| proof.terms >= 3)
+    }
+
+    #[test]
+    fn the_filter_hides_no_progression() {
+        let mut found = 0;
+        for seed in 0..4000 {
+            let drawn = |at: u64, below: u64| mixed(seed << 32 | at) % below;
+            // In a small file most touches are in a progression, in a large one few.
+            let file_pages = 8 + drawn(0, 1 << (3 + seed % 18));
+            let step = drawn(1, file_pages);
+            let mut history = History::new();
+            for at in 0..drawn(2, 90) {
+                history.push(match drawn(2 * at + 3, 4) {
+                    0 => at * step % file_pages,
+                    _ => drawn(2 * at + 4, file_pages),
+                });
+            }
+            let page = drawn(999, file_pages);
+            let touches = &history.pages[..usize::from(history.len)];
+            let plain = plainly(touches, page as u32, file_pages);
+            let filtered = history.progression(page, file_pages, false, |proof| proof.terms >= 3);
+            assert_eq!(filtered, plain, "seed {seed}");
+            found += u32::from(plain.is_some_and(|proof| proof.stride.abs() > 1));
+        }
+        assert!(found > 100, "{found}");
     }
 
     #[test]
