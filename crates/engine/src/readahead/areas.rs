@@ -330,9 +330,12 @@ impl Area {
 
 /// The areas that were touched last. Protected by the lock of the page cache.
 pub(super) struct Areas {
-    /// The number of each, or [`NONE`]: apart, as each touch goes through those of a set.
+    /// The number of each, or [`NONE`], and the clock of its last touch: apart, as each touch goes through those of a set.
     numbers: Box<[u64]>,
+    stamps: Box<[u32]>,
     all: Box<[Area]>,
+    /// The place that was used last. A touch asks for its area about ten times.
+    last: usize,
 }
 
 impl Areas {
@@ -345,7 +348,9 @@ impl Areas {
         };
         Areas {
             numbers: vec![NONE; areas].into_boxed_slice(),
+            stamps: vec![0; areas].into_boxed_slice(),
             all: vec![Area::FREE; areas].into_boxed_slice(),
+            last: 0,
         }
     }
 
@@ -382,6 +387,9 @@ impl Areas {
     }
 
     fn place(&self, number: u64) -> Option<usize> {
+        if self.numbers[self.last] == number && number != NONE {
+            return Some(self.last);
+        }
         let set = self.set(number);
         let at = self.numbers[set.clone()]
             .iter()
@@ -389,11 +397,13 @@ impl Areas {
         (number != NONE).then_some(set.start + at)
     }
 
-    /// Where room is made for an area that is not there: in the place of the one that was quiet for
-    /// longest.
-    fn room(&self, number: u64, clock: u32) -> usize {
-        let oldest = self.set(number).max_by_key(|&at| age(&self.all[at], clock));
-        oldest.expect("a set has areas")
+    /// The place of the area of its set that was quiet for longest.
+    fn oldest(&self, number: u64, clock: u32) -> usize {
+        let age = |&at: &usize| match self.numbers[at] {
+            NONE => u32::MAX,
+            _ => clock.wrapping_sub(self.stamps[at]),
+        };
+        self.set(number).max_by_key(age).expect("a set has areas")
     }
 
     /// The record of an area.
@@ -402,42 +412,42 @@ impl Areas {
     }
 
     pub(super) fn find_mut(&mut self, number: u64) -> Option<&mut Area> {
-        self.place(number).map(|at| &mut self.all[at])
+        self.last = self.place(number)?;
+        Some(&mut self.all[self.last])
     }
 
-    /// The area that makes room for this one, if it is not there.
-    pub(super) fn last_of(&self, number: u64, clock: u32) -> Option<u64> {
-        match self.place(number) {
-            Some(_) => None,
-            None => Some(self.numbers[self.room(number, clock)]).filter(|&number| number != NONE),
+    /// Where room is to be made for an area, and which one is there. None if it has its place.
+    pub(super) fn room(&self, number: u64, clock: u32) -> Option<(usize, Option<u64>)> {
+        if self.place(number).is_some() {
+            return None;
         }
+        let at = self.oldest(number, clock);
+        Some((at, Some(self.numbers[at]).filter(|&gone| gone != NONE)))
+    }
+
+    /// An area that is not there begins, in this place.
+    pub(super) fn begin(&mut self, at: usize, number: u64, clock: u32) {
+        self.numbers[at] = number;
+        self.stamps[at] = clock;
+        self.all[at] = Area {
+            number,
+            stamp: clock,
+            began: clock,
+            ..Area::FREE
+        };
+        self.last = at;
     }
 
     /// The area, touched now. It takes the place of the one that was quiet for longest.
     pub(super) fn touch(&mut self, number: u64, clock: u32) -> &mut Area {
-        let at = match self.place(number) {
-            Some(at) => at,
-            None => {
-                let at = self.room(number, clock);
-                self.numbers[at] = number;
-                self.all[at] = Area {
-                    number,
-                    began: clock,
-                    ..Area::FREE
-                };
-                at
-            }
-        };
-        let area = &mut self.all[at];
+        match self.place(number) {
+            Some(at) => self.last = at,
+            None => self.begin(self.oldest(number, clock), number, clock),
+        }
+        self.stamps[self.last] = clock;
+        let area = &mut self.all[self.last];
         area.stamp = clock;
         area
-    }
-}
-
-fn age(area: &Area, clock: u32) -> u32 {
-    match area.number {
-        NONE => u32::MAX,
-        _ => area.age(clock),
     }
 }
 

@@ -162,13 +162,14 @@ impl Density {
     /// expected to be touched as those of the areas beside it were.
     #[inline(never)]
     fn enter(&mut self, number: u64, clock: u32) {
-        if let Some(gone) = self.areas.last_of(number, clock) {
+        let Some((at, gone)) = self.areas.room(number, clock) else {
+            return;
+        };
+        if let Some(gone) = gone {
             self.settle(gone);
         }
-        if self.areas.find(number).is_none() {
-            self.areas.touch(number, clock);
-            self.look_for_gaps(number, [number.wrapping_sub(1), number + 1]);
-        }
+        self.areas.begin(at, number, clock);
+        self.look_for_gaps(number, [number.wrapping_sub(1), number + 1]);
     }
 
     /// Makes room for an area that a reader in another one is expected in.
@@ -259,7 +260,7 @@ impl Density {
         self.note_gaps(number);
         match event.touch {
             Touch::FirstUse => self.mapped(event.folio.clone(), clock),
-            Touch::Miss => self.mapped(event.page..event.page + 1, clock),
+            Touch::Miss => self.mapped_in_area(event.page..event.page + 1, clock),
         }
         self.score_finished(number, clock);
     }
