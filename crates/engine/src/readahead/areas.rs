@@ -272,6 +272,21 @@ impl Area {
         u64::from(count)
     }
 
+    /// True if five pages of some aligned eight are touched or read ahead; one that is both counts twice. Without gaps, and in the
+    /// file as a whole, no region of an area is dense, nor nearly full, where this is false.
+    pub(super) fn may_be_dense(&self) -> bool {
+        // The bits of each byte, counted in that byte: sixteen at most. With 123 more, its highest bit is set from five on.
+        let counts = |word: u64| {
+            let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
+            let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
+            (fours + (fours >> 4)) & 0x0F0F_0F0F_0F0F_0F0F
+        };
+        (self.touched.0.iter().zip(&self.ahead.0)).any(|(&touched, &ahead)| {
+            let counts = counts(touched) + counts(ahead);
+            (counts + 0x7B7B_7B7B_7B7B_7B7B) & 0x8080_8080_8080_8080 != 0
+        })
+    }
+
     /// How many of those are neither mapped nor read ahead.
     pub(super) fn absent_in(&self, range: &Range<u64>) -> u64 {
         let mut count = 0;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::readahead::Mapped;
+use crate::readahead::areas::mixed;
 
 /// The unused pages are those that areas have ahead, whichever way an area makes room for another: by a touch in
 /// it, or by the end of a folio that began in the one before.
@@ -153,4 +154,59 @@ fn areas_that_are_used_up_soon_are_quick() {
     }
     assert!(!density.is_quick(16 * AREA));
     assert!(density.is_quick(8 * 16 * AREA));
+}
+
+/// Touches, pages read ahead and gaps, drawn: where the quick look at an area finds nothing, no region around a page of it is dense.
+#[test]
+fn no_region_is_dense_without_five_pages_of_eight() {
+    let (mut none, mut some) = (0, 0);
+    for seed in 0..3000 {
+        let drawn = |at: u64, below: u64| mixed(seed << 32 | at) % below;
+        let file_pages = 4 * AREA + drawn(0, 2 * AREA);
+        let mut density = Density::new(1 << 22);
+        let all = Pages::range(0..AREA);
+        // Where regions of a size are sure, pages that are read count.
+        for rank in 0..2 * LEVELS * (seed % 2) as usize {
+            density.guesses.begin(0, 9, rank, 1);
+            density.guesses.add(0, &Pages::NONE, &all, 1);
+            (0..9).for_each(|_| density.guesses.sample(0, &all));
+            density.guesses.drop(0);
+            assert!(density.guesses.is_sure(rank));
+        }
+        for number in 0..6 {
+            if drawn(number + 1, 8) == 0 {
+                continue;
+            }
+            // Few in most areas, and up to six of each eight.
+            let share = drawn(number + 10, 1 + drawn(number + 20, 80));
+            let area = density.areas.touch(number, 1);
+            for page in 0..AREA {
+                let at = 1000 + number * 2 * AREA + 2 * page;
+                if drawn(at, 100) < share {
+                    area.touched.add(page);
+                } else if drawn(at + 1, 100) < share {
+                    area.ahead.add(page);
+                }
+            }
+            area.mapped = area.touched;
+            if drawn(number + 30, 40) == 0 {
+                let every_third = (0..AREA).step_by(3);
+                let mut touched = Pages::NONE;
+                every_third.for_each(|page| touched.add(page));
+                area.expect(GapPeriod::of(number, &touched));
+            }
+        }
+        for at in 0..8 {
+            let page = drawn(at + 40, file_pages);
+            let may_be = density.may_be_dense(page / AREA, file_pages);
+            let is_dense = (0..LEVELS).any(|level| {
+                let region = density.region(page, level, file_pages);
+                density.is_dense(&region, file_pages)
+            });
+            assert!(may_be || !is_dense, "page {page}, seed {seed}");
+            none += u32::from(!may_be);
+            some += u32::from(is_dense);
+        }
+    }
+    assert!(none > 1000 && some > 1000, "{none} and {some}");
 }
