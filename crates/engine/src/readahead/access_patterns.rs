@@ -20,6 +20,8 @@ const STREAMS: usize = 20;
 /// the lock of the page cache.
 pub(super) struct AccessPatterns {
     streams: [Stream; STREAMS],
+    /// Streams that exist.
+    live: u8,
     history: History,
     calls: Calls,
     density: Density,
@@ -35,6 +37,7 @@ impl AccessPatterns {
     pub(super) fn new(file_pages: u64) -> Self {
         AccessPatterns {
             streams: [Stream::FREE; STREAMS],
+            live: 0,
             history: History::new(),
             calls: Calls::default(),
             density: Density::new(file_pages),
@@ -50,6 +53,7 @@ impl AccessPatterns {
         for stream in &mut self.streams {
             *stream = Stream::FREE;
         }
+        self.live = 0;
         self.history.forget();
         self.calls = Calls::default();
         self.density.forget();
@@ -323,6 +327,9 @@ impl AccessPatterns {
     /// closed, one that it may belong to remembers it.
     #[inline(never)]
     fn find(&mut self, event: &Event) -> Option<(usize, Fit)> {
+        if self.live == 0 {
+            return None;
+        }
         let mut best: Option<(usize, Fit)> = None;
         for index in 0..STREAMS {
             if self.streams[index].lapsed(self.clock, event.file_pages) {
@@ -332,7 +339,7 @@ impl AccessPatterns {
                 None => {}
                 Some(Fit::Refuted) => {
                     self.accuracy.sample(Kind::Run, 0);
-                    self.streams[index] = Stream::FREE;
+                    self.free(index);
                 }
                 Some(fit) if best.is_some_and(|(_, other)| other.rank() <= fit.rank()) => {}
                 Some(fit) => best = Some((index, fit)),
@@ -380,11 +387,17 @@ impl AccessPatterns {
             .expect("there are streams");
         self.close(index);
         self.streams[index] = Stream::new(&proof, event, clock);
+        self.live += 1;
         index
     }
 
     fn close(&mut self, index: usize) {
         self.judge(index);
+        self.free(index);
+    }
+
+    fn free(&mut self, index: usize) {
+        self.live -= u8::from(self.streams[index].is(LIVE));
         self.streams[index] = Stream::FREE;
     }
 
