@@ -71,6 +71,8 @@ pub(super) struct Records {
     /// How much of an aligned region was touched.
     by_region: [u8; SIZES],
     by_wide_region: [u8; WIDE.len()],
+    /// The last record was a page alone, and changed no share: nor does the next such one, and nothing is likely but wide regions.
+    is_settled: bool,
     /// Records seen, wrapping.
     count: u32,
 }
@@ -95,6 +97,7 @@ impl Records {
             by_distance: [0; 2 * REACH as usize],
             by_region: [0; SIZES],
             by_wide_region: [0; WIDE.len()],
+            is_settled: false,
             count: 0,
         }
     }
@@ -108,6 +111,7 @@ impl Records {
         self.by_distance.fill(0);
         self.by_region.fill(0);
         self.by_wide_region.fill(0);
+        self.is_settled = false;
         self.count = 0;
     }
 
@@ -162,6 +166,11 @@ impl Records {
 
     #[inline(never)]
     fn learn(&mut self, record: &Record) {
+        let is_alone = record.touched == 1 << REACH && record.hidden == 0;
+        if is_alone && self.is_settled {
+            return;
+        }
+        let before = (self.by_distance, self.by_region);
         for (at, share) in self.by_distance.iter_mut().enumerate() {
             let bit = 1 << at;
             if record.hidden & bit & !record.touched == 0 {
@@ -173,6 +182,7 @@ impl Records {
             let touched = (region & record.touched).count_ones();
             *share = moved(*share, (touched * 255 / region.count_ones()) as u8);
         }
+        self.is_settled = is_alone && before == (self.by_distance, self.by_region);
     }
 
     #[inline(never)]
@@ -199,6 +209,10 @@ impl Records {
         takes_areas: bool,
         apart: bool,
     ) -> Option<Reading> {
+        let wide = self.wide(event, most, takes_areas, apart);
+        if wide.is_some() || self.is_settled {
+            return wide;
+        }
         let first = event.page;
         let record = Record {
             first,
@@ -214,10 +228,6 @@ impl Records {
             if share >= LIKELY {
                 likely |= record.region(size);
             }
-        }
-        let wide = self.wide(event, most, takes_areas, apart);
-        if wide.is_some() {
-            return wide;
         }
         likely |= 1 << REACH;
         if u64::from(likely.count_ones()) > most || likely.count_ones() == 1 {
@@ -301,7 +311,7 @@ pub(super) fn moved(share: u8, sample: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::areas::Areas;
+    use super::super::areas::{Areas, mixed};
     use super::*;
     use crate::readahead::Mapped;
 
@@ -334,6 +344,42 @@ mod tests {
         };
         assert_eq!((reading.demand, reading.pages.count()), wanted);
         assert!(records.plan(&event, 7, false, false).is_none());
+    }
+
+    /// Records of pages alone, with others in between: what is left out once they teach nothing changes no answer.
+    #[test]
+    fn records_that_teach_nothing_are_left_out() {
+        let (mut records, mut plain) = (Records::new(), Records::new());
+        let mut settled = 0;
+        for round in 0..20_000 {
+            let drawn = |at: u64, below: u64| mixed(round << 8 | at) % below;
+            let first = drawn(0, 1 << 19);
+            // For some thousand rounds most are alone, then few.
+            let is_alone = drawn(1, 1000) < if round / 4000 % 2 == 0 { 999 } else { 300 };
+            let pages = if is_alone { 1 } else { drawn(2, 20) };
+            let hidden = 1 + drawn(3, 40);
+            for page in first..first + pages {
+                let event = miss(page);
+                let begins = records.note(&event, |_| None);
+                plain.is_settled = false;
+                assert_eq!(begins, plain.note(&event, |_| None));
+            }
+            if !is_alone {
+                records.mapped(first..first + hidden);
+                plain.mapped(first..first + hidden);
+            }
+            let event = miss(drawn(4, 1 << 19));
+            plain.is_settled = false;
+            let plans = [&records, &plain].map(|records| {
+                let plan = records.plan(&event, drawn(5, 200), drawn(6, 9) == 0, false);
+                plan.map(|plan| (plan.demand, plan.pages, plan.single))
+            });
+            assert_eq!(plans[0], plans[1], "round {round}");
+            assert_eq!(records.by_distance, plain.by_distance);
+            assert_eq!(records.by_region, plain.by_region);
+            settled += u32::from(records.is_settled);
+        }
+        assert!((1000..19_000).contains(&settled), "{settled}");
     }
 
     #[test]
