@@ -294,10 +294,14 @@ fn wide(page: u64, size: u64) -> Pages {
 }
 
 fn hide(record: &mut Record, pages: Range<u64>) {
-    for page in pages {
-        if let Some(bit) = record.bit(page) {
-            record.hidden |= bit;
-        }
+    if record.first == u64::MAX {
+        return;
+    }
+    let start = pages.start.max(record.first.saturating_sub(REACH));
+    let end = pages.end.min(record.first + REACH);
+    if start < end {
+        let bits = Distances::MAX >> (2 * REACH - (end - start));
+        record.hidden |= bits << (start + REACH - record.first);
     }
 }
 
@@ -344,6 +348,25 @@ mod tests {
         };
         assert_eq!((reading.demand, reading.pages.count()), wanted);
         assert!(records.plan(&event, 7, false, false).is_none());
+    }
+
+    #[test]
+    fn hidden_pages_are_those_near_a_record() {
+        for first in [0, 1, 63, 64, 65, 1000, u64::MAX] {
+            for start in (0..200).chain(900..1100) {
+                for pages in [0, 1, 2, 63, 64, 128, 129, 512] {
+                    let fresh = Record {
+                        first,
+                        ..Record::FREE
+                    };
+                    let bits = (start..start + pages).filter_map(|page| fresh.bit(page));
+                    let mut record = fresh;
+                    hide(&mut record, start..start + pages);
+                    let plain = bits.fold(0, |all, bit| all | bit);
+                    assert_eq!(record.hidden, plain, "{first}: {pages} from {start}");
+                }
+            }
+        }
     }
 
     /// Records of pages alone, with others in between: what is left out once they teach nothing changes no answer.
