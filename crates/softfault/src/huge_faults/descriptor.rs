@@ -14,14 +14,17 @@ use libc::c_int;
 /// The last process's that had any; never dropped.
 static OPENED: AtomicPtr<ProcessDescriptor> = AtomicPtr::new(core::ptr::null_mut());
 
-struct ProcessDescriptor {
+/// A process's. Immutable.
+pub(crate) struct ProcessDescriptor {
     process: u32,
     descriptor: Working,
 }
 
-/// Registers a mapping for missing pages, or the errno.
-pub(crate) fn watch(range: &Range<usize>) -> Result<(), c_int> {
-    register(&opened()?.descriptor, range, false)
+impl ProcessDescriptor {
+    /// Registers a mapping for missing pages, or the errno: EPERM if nobody may ever write to it (`VM_MAYWRITE`).
+    pub(crate) fn watch(&self, range: &Range<usize>) -> Result<(), c_int> {
+        register(&self.descriptor, range, false)
+    }
 }
 
 /// In a child: its own is another.
@@ -33,7 +36,8 @@ pub(super) fn fork_child() {
     }
 }
 
-fn opened() -> Result<&'static ProcessDescriptor, c_int> {
+/// This process's, or the errno.
+pub(crate) fn opened() -> Result<&'static ProcessDescriptor, c_int> {
     // Acquire pairs with the Release below.
     let before = OPENED.load(Ordering::Acquire);
     let process = std::process::id();
