@@ -8,7 +8,7 @@
 //! other mapping.
 //!
 //! It has to be alike in all flags, `MAP_NORESERVE` among them, or the kernel shares nothing. A new mapping with these flags
-//! would do what a map does: make a file longer that was cut, and reserve the pages again that a punch gave back.
+//! would do what a map does: reserve the pages again that a punch gave back.
 
 use super::place::{SPAN, SharedMapping, WantedMapping};
 use core::ptr::null_mut;
