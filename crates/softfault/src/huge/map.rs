@@ -235,12 +235,16 @@ fn place(
     Ok(place)
 }
 
-/// The error of a mapping that cannot be made.
+/// The error of a mapping that cannot be made. ENOMEM has several reasons.
 fn no_room(memory: &HugeMemory, bytes: usize, options: &HugeMapOptions) -> io::Error {
     let page = memory.page_size();
     match MachinePool::of(page) {
-        Some(pool) if memory.backing() == HugeBacking::Hugetlb && !options.no_reserve => {
-            pool.too_small((bytes / page.bytes()) as u64)
+        Some(pool)
+            if memory.backing() == HugeBacking::Hugetlb
+                && !options.no_reserve
+                && SharedMapping::has_room(bytes) =>
+        {
+            pool.refused((bytes / page.bytes()) as u64)
         }
         _ => error::no_room(),
     }

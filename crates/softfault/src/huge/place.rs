@@ -77,6 +77,13 @@ impl SharedMapping {
         placed
     }
 
+    /// True if a mapping of nothing can be made that is as large: one that was refused was refused for another reason than
+    /// address space.
+    pub(super) fn has_room(bytes: usize) -> bool {
+        let around = if bytes >= SPAN { SPAN } else { 0 };
+        nothing(bytes + around).is_ok()
+    }
+
     /// Of nothing.
     pub(super) const fn none() -> Self {
         Self { range: 0..0 }
