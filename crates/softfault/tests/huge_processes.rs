@@ -263,6 +263,29 @@ fn two_processes_have_one_page_table() {
     assert_well(status);
 }
 
+/// It is unlike the maps that a child makes, whose page tables it could not keep.
+#[test]
+fn a_child_keeps_the_page_tables_of_its_own_maps() {
+    const PAGES: usize = 512;
+    let Some(_pool) = Pool::with(PAGES as u64) else {
+        return;
+    };
+    let memory = memory(HugeBacking::Hugetlb, PAGES);
+    // Nothing of it is touched: no page table is the parent's.
+    let mut map = Some(memory.map().unwrap());
+    let status = forked(|| {
+        drop(map.take());
+        let first = faults_of_touching(&memory.map().unwrap());
+        let second = faults_of_touching(&memory.map().unwrap());
+        assert!(
+            first >= PAGES as i64 && second < 16,
+            "{first}, then {second} faults"
+        );
+        0
+    });
+    assert_well(status);
+}
+
 #[test]
 fn the_next_map_finds_the_pages_of_the_last() {
     const PAGES: usize = 512;

@@ -264,7 +264,9 @@ impl Drop for HugeMap {
     fn drop(&mut self) {
         let pages = (self.len() / self.page_size().bytes()) as u64;
         huge_faults::unmap(self.backing(), pages, self.reserved_pages);
-        let anchored = self.backing() == HugeBacking::Hugetlb && self.is_managed();
+        // In a child an inherited map is registered no more, and so unlike those that the child makes.
+        let is_served = (self.entry.as_ref()).is_some_and(|entry| !entry.is_parents());
+        let anchored = self.backing() == HugeBacking::Hugetlb && is_served;
         let no_reserve = self.reserved_pages == 0;
         let (bytes, read_only) = (self.len(), self.read_only);
         // Before the parts that a handler would use. No lock is taken, so signals may come.
