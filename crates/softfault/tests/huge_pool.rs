@@ -228,6 +228,11 @@ fn without_a_pool_it_is_made_of_ordinary_memory() {
         write(&map, PAGE, 3);
         assert_eq!(touch(&map, PAGE), 3);
         assert_eq!(memory.resident_bytes().unwrap(), PAGE as u64);
+        // A pool that may get pages later can be asked for, and reserves none now.
+        let builder = HugeMemory::builder().backing(HugeBacking::Hugetlb);
+        if let Ok(memory) = builder.create(4 * PAGE as u64) {
+            assert_eq!(memory.map().unwrap_err().kind(), ErrorKind::OutOfMemory);
+        }
     } else {
         softfault_skip::skipped(
             "hugetlb",
