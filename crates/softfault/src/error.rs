@@ -177,6 +177,9 @@ pub(crate) fn no_memory(message: &str) -> io::Error {
 /// The error of a kernel that refuses userfaultfd, and the remedy. The texts of errors have no names of Rust: programs in other
 /// languages get them, and programs under `softfault run`.
 pub(crate) fn closed(errno: i32) -> io::Error {
+    if matches!(errno, libc::EMFILE | libc::ENFILE | libc::ENOMEM) {
+        return no_room();
+    }
     let why = io::Error::from_raw_os_error(errno);
     io::Error::new(
         io::ErrorKind::Unsupported,

@@ -38,6 +38,38 @@ fn a_map_without_room_in_the_pool_is_refused_with_the_remedy() {
     write(&map, 0, 1);
 }
 
+/// It needs no page of the pool.
+#[test]
+fn a_shortage_of_address_space_is_named() {
+    let test = "a_shortage_of_address_space_is_named";
+    if child::scenario().is_none() {
+        return child::succeeds(test, "alone");
+    }
+    let builder = HugeMemory::builder().backing(HugeBacking::Hugetlb);
+    let memory = match builder.page_size(HugeSize::TwoMiB).create(1 << 30) {
+        Ok(memory) => memory,
+        Err(error) => return softfault_skip::skipped("hugetlb", error),
+    };
+    // What the first map of a process takes for itself.
+    let _first = unreserved(&memory);
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let used = statm.split(' ').next().unwrap();
+    let limit = used.parse::<u64>().unwrap() * 4096 + (256 << 20);
+    let limit = libc::rlimit {
+        rlim_cur: limit,
+        rlim_max: limit,
+    };
+    // SAFETY: the limit is there for the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    let error = memory.map().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    let text = error.to_string();
+    assert!(
+        text.contains("ulimit -v") && !text.contains("reserve"),
+        "{text}"
+    );
+}
+
 #[test]
 fn reserved_pages_are_there_although_the_pool_is_empty() {
     let Some(pool) = Pool::with(8) else { return };
@@ -196,6 +228,11 @@ fn without_a_pool_it_is_made_of_ordinary_memory() {
         write(&map, PAGE, 3);
         assert_eq!(touch(&map, PAGE), 3);
         assert_eq!(memory.resident_bytes().unwrap(), PAGE as u64);
+        // A pool that may get pages later can be asked for, and reserves none now.
+        let builder = HugeMemory::builder().backing(HugeBacking::Hugetlb);
+        if let Ok(memory) = builder.create(4 * PAGE as u64) {
+            assert_eq!(memory.map().unwrap_err().kind(), ErrorKind::OutOfMemory);
+        }
     } else {
         softfault_skip::skipped(
             "hugetlb",

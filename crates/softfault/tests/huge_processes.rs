@@ -121,6 +121,37 @@ fn a_fork_beside_threads_that_touch() {
     assert_eq!(map.stats().failed, 0);
 }
 
+/// The child would have the parent's descriptor, by which it acts on the parent.
+#[test]
+fn a_fork_beside_the_first_map() {
+    let test = "a_fork_beside_the_first_map";
+    if child::scenario().is_none() {
+        return succeeds(test, "alone");
+    }
+    let memory = memory(HugeBacking::BasePages, 1);
+    // From here on forks are prepared for.
+    drop(memory.map().unwrap());
+    for round in 0..600 {
+        let status = forked(|| {
+            let begun = std::sync::Barrier::new(2);
+            std::thread::scope(|scope| {
+                let map = scope.spawn(|| {
+                    begun.wait();
+                    memory.map().unwrap()
+                });
+                begun.wait();
+                let begin = std::time::Instant::now();
+                while begin.elapsed().as_micros() < 20 + round % 60 {}
+                let status = forked(|| userfaultfds() as i32);
+                drop(map.join().unwrap());
+                assert_well(status);
+            });
+            0
+        });
+        assert_well(status);
+    }
+}
+
 /// Starts `test` again as `name` with the memory as its standard input.
 #[track_caller]
 fn hand_over(test: &str, name: &str, memory: &HugeMemory) {
@@ -226,6 +257,29 @@ fn two_processes_have_one_page_table() {
         assert!(
             other >= PAGES as i64,
             "{other}: the events that this test counts are no faults"
+        );
+        0
+    });
+    assert_well(status);
+}
+
+/// It is unlike the maps that a child makes, whose page tables it could not keep.
+#[test]
+fn a_child_keeps_the_page_tables_of_its_own_maps() {
+    const PAGES: usize = 512;
+    let Some(_pool) = Pool::with(PAGES as u64) else {
+        return;
+    };
+    let memory = memory(HugeBacking::Hugetlb, PAGES);
+    // Nothing of it is touched: no page table is the parent's.
+    let mut map = Some(memory.map().unwrap());
+    let status = forked(|| {
+        drop(map.take());
+        let first = faults_of_touching(&memory.map().unwrap());
+        let second = faults_of_touching(&memory.map().unwrap());
+        assert!(
+            first >= PAGES as i64 && second < 16,
+            "{first}, then {second} faults"
         );
         0
     });

@@ -365,6 +365,29 @@ mod huge {
         );
     }
 
+    /// Promises that a truncate took back have gone to another map: the fork wants them no more than its parent does.
+    #[test]
+    fn a_fork_needs_no_pages() {
+        let engine = engine(4);
+        let memory = engine.huge_file(4 * HUGE).unwrap();
+        let map = memory.map().unwrap();
+        map.write_at(b"here", 0).unwrap();
+        memory.truncate(2 * HUGE).unwrap();
+        let other = engine.huge_file(2 * HUGE).unwrap();
+        let others = other.map().unwrap();
+        memory.truncate(4 * HUGE).unwrap();
+        let fork = engine.fork().unwrap();
+        let mut bytes = [0; 4];
+        assert_eq!(fork.read_huge_at(&map, &mut bytes, 0), Ok(4));
+        assert_eq!(&bytes, b"here");
+        // The second page is promised to the fork as to its parent, and the third to neither.
+        assert_eq!(fork.write_huge_at(&map, b"fork", HUGE), Ok(4));
+        let empty = Err(FaultError::NoMemory);
+        assert_eq!(fork.read_huge_at(&map, &mut bytes, 2 * HUGE), empty);
+        assert_eq!(map.read_at(&mut bytes, 2 * HUGE), empty);
+        assert_eq!(others.write_at(b"full", HUGE), Ok(4));
+    }
+
     #[test]
     fn a_fork_knows_no_map_of_another_engine() {
         let engines = [engine(2), engine(2)];

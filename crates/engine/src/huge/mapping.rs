@@ -13,7 +13,8 @@ use sync::atomic::{AtomicU64, Ordering};
 /// Whether a mapping's pages are promised to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reserve {
-    /// They are: it is refused if the pool has not enough, and no touch ever is.
+    /// They are: it is refused if the pool has not enough, and no touch is while the file keeps its
+    /// length. Promises that a truncate took back are not made again when the file becomes longer.
     #[default]
     Yes,
     /// A touch that finds the pool empty fails (`MAP_NORESERVE`).
@@ -44,24 +45,29 @@ impl HugeMapping {
             return Err(HugeError::Range);
         }
         let reserves = reserve == Reserve::Yes;
-        let pool = &file.pool;
-        let tables = Tables::new(pool, pool.clock.clone(), indexes.clone(), reserves);
-        {
-            let _i_mmap = file.i_mmap.lock.write();
-            file.i_mmap.add(&tables);
-        }
         // Dropping it undoes the steps so far.
-        let mapping = Arc::new(Self {
-            file: file.clone(),
-            tables,
-            space: AtomicU64::new(NO_SPACE),
-        });
+        let mapping = Self::unreserved(file, indexes.clone(), reserves);
         if reserves {
             // Nobody makes holes meanwhile, or ends the file.
             let _resize = file.resize.lock();
             file.reserve(indexes.start..indexes.end.min(file.len()).max(indexes.start))?;
         }
         Ok(mapping)
+    }
+
+    /// For `indexes` that are within the file, with no page promised yet.
+    fn unreserved(file: &Arc<HugeFile>, indexes: Range<u64>, reserves: bool) -> Arc<Self> {
+        let pool = &file.pool;
+        let tables = Tables::new(pool, pool.clock.clone(), indexes, reserves);
+        {
+            let _i_mmap = file.i_mmap.lock.write();
+            file.i_mmap.add(&tables);
+        }
+        Arc::new(Self {
+            file: file.clone(),
+            tables,
+            space: AtomicU64::new(NO_SPACE),
+        })
     }
 
     /// The file.
@@ -143,13 +149,11 @@ impl HugeMapping {
     }
 
     /// The same of the file, for a space that begins as a copy. It faults by itself, and
-    /// shares.
-    pub(crate) fn fork(&self) -> Result<Arc<Self>, HugeError> {
-        let reserve = match self.tables.reserves {
-            true => Reserve::Yes,
-            false => Reserve::No,
-        };
-        Self::new(&self.file, self.tables.indexes.clone(), reserve)
+    /// shares. It wants the pages that are promised already and is promised no others, as in
+    /// Linux: a fork never fails for want of huge pages.
+    pub(crate) fn fork(&self) -> Arc<Self> {
+        let tables = &self.tables;
+        Self::unreserved(&self.file, tables.indexes.clone(), tables.reserves)
     }
 
     /// Makes `space` the one that maps it: true the first time.

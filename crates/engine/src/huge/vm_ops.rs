@@ -58,8 +58,7 @@ impl VmOps for HugeVmOps {
 
     /// The child may fault in the pages that the parent has reserved.
     fn fork(&self) -> Result<Option<Backing>, ForkError> {
-        let copy = self.0.fork().map_err(|_| ForkError::Budget)?;
-        Ok(Some(copy.into()))
+        Ok(Some(self.0.fork().into()))
     }
 
     fn removed(&self, pgoff: u64, bytes: usize, _gather: &mut MmuGather) -> bool {

@@ -300,31 +300,20 @@ impl HugeModel {
         Ok(())
     }
 
-    /// As `HugeWorld::fork`.
-    pub fn fork(&mut self, space: u8, child: u8) -> Result<(), HugeRefusal> {
+    /// As `HugeWorld::fork`: the copies want what is reserved, and nothing more is.
+    pub fn fork(&mut self, space: u8, child: u8) {
         let mut copy = self.spaces[&space].clone();
         let mut copies: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut refused = false;
         for shown in copy.iter_mut().flatten() {
-            if let Some(known) = copies.get(&shown.mapping) {
-                shown.mapping = *known;
-                continue;
-            }
-            let mapping = self.mappings[&shown.mapping].clone();
-            let Ok(made) = self.new_mapping(mapping) else {
-                refused = true;
-                break;
-            };
-            copies.insert(shown.mapping, made);
-            shown.mapping = made;
-        }
-        if refused {
-            // The pages made of it go again.
-            self.drop_unused();
-            return Err(HugeRefusal::Fork);
+            let made = copies.entry(shown.mapping).or_insert_with(|| {
+                self.last += 1;
+                let mapping = self.mappings[&shown.mapping].clone();
+                self.mappings.insert(self.last, mapping);
+                self.last
+            });
+            shown.mapping = *made;
         }
         self.spaces.insert(child, copy);
-        Ok(())
     }
 
     /// As `HugeWorld::exit`.

@@ -225,12 +225,10 @@ impl Player<'_> {
                 if world.space(*child).is_some() {
                     return;
                 }
-                let (during, done) = history.during(|| world.fork(&it, *child));
-                if done.is_ok() {
-                    for slot in 0..SLOTS {
-                        if let view @ Some(_) = history.view(*space, slot) {
-                            history.set_view(during, *child, slot, view);
-                        }
+                let (during, ()) = history.during(|| world.fork(&it, *child));
+                for slot in 0..SLOTS {
+                    if let view @ Some(_) = history.view(*space, slot) {
+                        history.set_view(during, *child, slot, view);
                     }
                 }
             }

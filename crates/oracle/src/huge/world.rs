@@ -7,7 +7,6 @@ use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, FaultError, NeverInterrupted, Stop, Stopped};
 use softfault_engine::huge::{HugeError, HugeFile, HugeMapping, HugePool, HugeSize};
 use softfault_engine::huge::{PoolCounts, Reserve, Shape};
-use softfault_engine::mm::ForkError;
 use softfault_engine::mm::{AddressSpace, Attributes, Backing, MmError, Protection, VmaSlabs};
 use softfault_engine::mmu::{Core, SoftMmu};
 use std::collections::BTreeMap;
@@ -23,15 +22,13 @@ const START: usize = 0x4000_0000_0000;
 /// Bytes of a word.
 const WORD: usize = 8;
 
-/// Why a mapping was not made, or a space not copied.
+/// Why a mapping was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HugeRefusal {
     /// The pool or the file says no.
     Huge(HugeError),
     /// The space does.
     Mm(MmError),
-    /// There is no room for the child's reservations.
-    Fork,
 }
 
 /// A pool, files by number, and spaces by number. Left as it is when a test panics:
@@ -243,20 +240,14 @@ impl HugeWorld {
         moved.map_err(HugeRefusal::Mm)
     }
 
-    /// Copies a space; without room for its reservations there is no copy.
-    pub fn fork(&self, space: &AddressSpace, child: u8) -> Result<(), HugeRefusal> {
+    /// Copies a space. Huge pages are never too few for that.
+    pub fn fork(&self, space: &AddressSpace, child: u8) {
         let copy = AddressSpace::new(self.slabs.clone(), Arc::new(Ticks::default()));
         let copy = copy.expect("room for a space");
-        match space.fork(&copy) {
-            Ok(()) => {
-                let copy = ManuallyDrop::new(Arc::new(copy));
-                let before = self.spaces.lock().unwrap().insert(child, copy);
-                assert!(before.is_none(), "space {child} is there");
-                Ok(())
-            }
-            Err(ForkError::Budget) => Err(HugeRefusal::Fork),
-            Err(error) => panic!("{error:?}"),
-        }
+        space.fork(&copy).expect("a copy reserves nothing");
+        let copy = ManuallyDrop::new(Arc::new(copy));
+        let before = self.spaces.lock().unwrap().insert(child, copy);
+        assert!(before.is_none(), "space {child} is there");
     }
 
     /// Ends a space.

@@ -8,9 +8,13 @@
 //! other mapping.
 //!
 //! It has to be alike in all flags, `MAP_NORESERVE` among them, or the kernel shares nothing. A new mapping with these flags
-//! would do what a map does: make a file longer that was cut, and reserve the pages again that a punch gave back.
+//! would do what a map does: reserve the pages again that a punch gave back.
+//!
+//! A mapping that was inherited by fork is not registered with userfaultfd any more, and so unlike the maps of the child: it does not
+//! become the anchor there. An anchor that was inherited stays, and keeps no tables for the child.
 
 use super::place::{SPAN, SharedMapping, WantedMapping};
+use crate::generation::ProcessGeneration;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::c_void;
@@ -23,6 +27,7 @@ struct Anchored {
     offset: u64,
     protection: libc::c_int,
     flags: libc::c_int,
+    generation: ProcessGeneration,
 }
 
 impl Anchor {
@@ -41,7 +46,8 @@ impl Anchor {
         let (anchored, Some(_going)) = self.get_or_leave(place, wanted) else {
             return;
         };
-        let alike = (anchored.protection, anchored.flags) == (wanted.protection, wanted.flags);
+        let alike = (anchored.protection, anchored.flags) == (wanted.protection, wanted.flags)
+            && !anchored.generation.is_parents();
         let covers = anchored.offset <= wanted.offset
             && wanted.offset + wanted.bytes as u64
                 <= anchored.offset + anchored.place.range().len() as u64;
@@ -84,6 +90,7 @@ impl Anchor {
             offset: wanted.offset,
             protection: wanted.protection,
             flags: wanted.flags,
+            generation: ProcessGeneration::here(),
         }));
         let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
         match self.0.compare_exchange(null_mut(), fresh, set, failed) {

@@ -19,7 +19,7 @@ pub struct HugeMemoryBuilder {
 
 impl HugeMemoryBuilder {
     /// The page size. Default: 2 MiB. If the machine has no pool of 1 GiB pages, memory with that page size is
-    /// made of smaller pages.
+    /// made of smaller pages that are of no pool: a pool of 2 MiB pages is used only if that is the page size.
     pub fn page_size(mut self, size: HugeSize) -> Self {
         self.size = size;
         self
@@ -31,7 +31,11 @@ impl HugeMemoryBuilder {
         self
     }
 
-    /// Requires this backing; `create` fails if the machine does not have it. Default: the best backing of the machine.
+    /// Makes the memory of this backing and of no other. Default: the best backing that the machine has now for the page size.
+    ///
+    /// `create` fails if the kernel has no huge pages of this size. It looks neither at the pages that the pool has nor at the setting
+    /// of transparent pages, since both may change while the memory lives. If the pool is too small, a map that reserves is an error, and a
+    /// touch of a map that does not raises SIGBUS. Where transparent huge pages are switched off, the pages are small.
     pub fn backing(mut self, backing: HugeBacking) -> Self {
         self.backing = Some(backing);
         self

@@ -55,10 +55,28 @@ impl HugeMap {
         fork::watch();
         crate::exit_stats::watch();
         let reserves = memory.backing() == HugeBacking::Hugetlb && !options.no_reserve;
-        let place = place(memory, offset, bytes, options)?;
+        // What can fail without a reservation comes first: reserved pages stay with the memory.
+        let descriptor = match huge_faults::opened() {
+            Ok(descriptor) => Some(descriptor),
+            Err(_) if options.fallback == Fallback::Kernel => None,
+            Err(errno) => return Err(error::closed(errno)),
+        };
+        if !options.read_only {
+            memory.may_write()?;
+        }
         let (alias, own_alias) = memory.alias(offset, bytes)?;
-        let entry = match huge_faults::watch(place.range()) {
-            Ok(()) => Some(TouchableMap::new(HugeWindow {
+        let place = place(memory, offset, bytes, options)?;
+        let is_watched = match descriptor.map(|descriptor| descriptor.watch(place.range())) {
+            None => false,
+            Some(Ok(())) => true,
+            // Linux registers no mapping that nobody may ever write to: the descriptor is only for reading, or sealed.
+            Some(Err(libc::EPERM)) if options.read_only => false,
+            Some(Err(_)) if options.fallback == Fallback::Kernel => false,
+            Some(Err(errno)) => return Err(error::call("UFFDIO_REGISTER", errno)),
+        };
+        let entry = match is_watched {
+            false => None,
+            true => Some(TouchableMap::new(HugeWindow {
                 start: place.range().start,
                 bytes,
                 offset,
@@ -68,8 +86,6 @@ impl HugeMap {
                 page: memory.page_size(),
                 backing: memory.backing(),
             })),
-            Err(_) if options.fallback == Fallback::Kernel => None,
-            Err(errno) => return Err(error::closed(errno)),
         };
         let pages = (bytes / memory.page_size().bytes()) as u64;
         let reserved_pages = if reserves { pages } else { 0 };
@@ -145,7 +161,8 @@ impl HugeMap {
         self.memory.page_size()
     }
 
-    /// True if the library serves the map's faults, false if the kernel does ([`Fallback::Kernel`]).
+    /// True if the library serves the map's faults, false if the kernel does: with [`Fallback::Kernel`], and for a read-only map
+    /// of memory that may not be written to ([`HugeMapOptions::read_only`]).
     pub fn is_managed(&self) -> bool {
         self.entry.is_some()
     }
@@ -218,12 +235,16 @@ fn place(
     Ok(place)
 }
 
-/// The error of a mapping that cannot be made.
+/// The error of a mapping that cannot be made. ENOMEM has several reasons.
 fn no_room(memory: &HugeMemory, bytes: usize, options: &HugeMapOptions) -> io::Error {
     let page = memory.page_size();
     match MachinePool::of(page) {
-        Some(pool) if memory.backing() == HugeBacking::Hugetlb && !options.no_reserve => {
-            pool.too_small((bytes / page.bytes()) as u64)
+        Some(pool)
+            if memory.backing() == HugeBacking::Hugetlb
+                && !options.no_reserve
+                && SharedMapping::has_room(bytes) =>
+        {
+            pool.refused((bytes / page.bytes()) as u64)
         }
         _ => error::no_room(),
     }
@@ -243,7 +264,9 @@ impl Drop for HugeMap {
     fn drop(&mut self) {
         let pages = (self.len() / self.page_size().bytes()) as u64;
         huge_faults::unmap(self.backing(), pages, self.reserved_pages);
-        let anchored = self.backing() == HugeBacking::Hugetlb && self.is_managed();
+        // In a child an inherited map is registered no more, and so unlike those that the child makes.
+        let is_served = (self.entry.as_ref()).is_some_and(|entry| !entry.is_parents());
+        let anchored = self.backing() == HugeBacking::Hugetlb && is_served;
         let no_reserve = self.reserved_pages == 0;
         let (bytes, read_only) = (self.len(), self.read_only);
         // Before the parts that a handler would use. No lock is taken, so signals may come.

@@ -14,7 +14,8 @@ use core::ops::Range;
 use libc::c_int;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
 /// Memory of huge pages, shared between processes.
@@ -33,6 +34,9 @@ use std::sync::Arc;
 ///
 /// Another process gets the memory by fork, or as a descriptor over a socket
 /// ([`AsFd`], [`from_fd`](Self::from_fd)). The memory lives as long as any descriptor or map of it.
+///
+/// It can be sealed (`F_ADD_SEALS`). `F_SEAL_WRITE` fails with EBUSY while there are maps of it, except those by a descriptor that was
+/// opened for reading only; a map of 1 GiB or more of a pool counts until its `HugeMemory` is gone.
 #[derive(Clone)]
 pub struct HugeMemory {
     inner: Arc<HugeMemfd>,
@@ -202,6 +206,27 @@ impl HugeMemory {
         self.inner.file
     }
 
+    /// An error if no map may write to the memory.
+    pub(super) fn may_write(&self) -> io::Result<()> {
+        let fd = self.fd()?;
+        // SAFETY: no memory involved.
+        let (flags, seals) = unsafe {
+            (
+                libc::fcntl(fd, libc::F_GETFL),
+                libc::fcntl(fd, libc::F_GET_SEALS),
+            )
+        };
+        // A file on a mounted hugetlbfs may have no seals, and a filter may deny the calls: then mmap(2) says it.
+        let refused = if flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDWR {
+            "the descriptor of the memory was opened for reading only: the map has to be read-only"
+        } else if seals >= 0 && seals & (libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE) != 0 {
+            "the memory is sealed against writes: the map has to be read-only"
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, refused))
+    }
+
     /// Address of this range in the alias. If the file has grown, the alias is made again.
     pub(super) fn alias(
         &self,
@@ -250,10 +275,15 @@ impl HugeMemfd {
     }
 
     /// The mapping that requests pages. It is read-only: a writable one would make the
-    /// file longer, if it was truncated meanwhile.
+    /// file longer, if it was truncated meanwhile. By a descriptor that is only for reading, it does not keep
+    /// others from sealing the file against writes (`F_SEAL_WRITE` is EBUSY while a mapping may become writable).
     fn alias(&self, offset: u64, bytes: u64) -> io::Result<SharedMapping> {
+        let reader = Reader::of(self);
         let alias = SharedMapping::map(&WantedMapping {
-            fd: self.fd()?,
+            fd: match &reader {
+                Some(reader) => reader.fd,
+                None => self.fd()?,
+            },
             offset,
             bytes: usize::try_from(bytes)
                 .map_err(|_| too_long())?
@@ -266,6 +296,35 @@ impl HugeMemfd {
             alias.advise(libc::MADV_HUGEPAGE);
         }
         Ok(alias)
+    }
+}
+
+/// The file once more, opened for reading.
+struct Reader {
+    fd: c_int,
+    file: Identity,
+}
+
+impl Reader {
+    /// `None` where it cannot be opened: without /proc, or without the right to.
+    fn of(memory: &HugeMemfd) -> Option<Self> {
+        let path = format!("/proc/thread-self/fd/{}", memory.fd().ok()?);
+        let mut options = std::fs::File::options();
+        // Nobody's lease is waited for.
+        let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let opened = file.ok()?;
+        // The program may have closed the memory's number meanwhile, and have another file there.
+        let is_same = identity_of(opened.as_raw_fd()) == Ok(memory.file);
+        is_same.then(|| Self {
+            fd: opened.into_raw_fd(),
+            file: memory.file,
+        })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        close_if(self.fd, self.file);
     }
 }
 

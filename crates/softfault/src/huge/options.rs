@@ -37,6 +37,10 @@ impl HugeMapOptions {
 
     /// Makes a read-only map. Linux shares page tables between read-only mappings, and between writable
     /// mappings, but not between a read-only and a writable one.
+    ///
+    /// If the memory's descriptor was opened for reading only, or is sealed against writes (`F_SEAL_FUTURE_WRITE`,
+    /// `F_SEAL_WRITE`), only read-only maps can be made. Linux registers no such map with userfaultfd, so the kernel
+    /// serves it ([`HugeMap::is_managed`]), and its counters stay 0.
     pub fn read_only(&mut self, read_only: bool) -> &mut Self {
         self.read_only = read_only;
         self

@@ -4,6 +4,7 @@
 //! the same place within the file and within such a span. So a map that is that long begins at a
 //! multiple of 1 GiB, less its offset in the file.
 
+use crate::error::answered;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_int, c_void};
@@ -36,7 +37,20 @@ pub(super) struct WantedMapping {
 
 impl SharedMapping {
     /// Maps it, shared.
+    ///
+    /// For reading first: of a pool's file, mmap(2) of a writable mapping makes the file as long as the mapping's end, and so would undo a
+    /// truncate that came since the length was looked at. The pages are reserved all the same, and mprotect(2) leaves the length alone.
     pub(super) fn map(wanted: &WantedMapping) -> io::Result<Self> {
+        let place = Self::for_reading(wanted)?;
+        let (start, bytes) = (place.range.start as *mut c_void, place.range.len());
+        if wanted.protection != libc::PROT_READ {
+            // SAFETY: a mapping of ours, which nobody else knows.
+            answered(unsafe { sync::kernel_calls::mprotect(start, bytes, wanted.protection) })?;
+        }
+        Ok(place)
+    }
+
+    fn for_reading(wanted: &WantedMapping) -> io::Result<Self> {
         let align = match wanted.bytes >= SPAN {
             true => SPAN.max(wanted.page),
             false => wanted.page,
@@ -61,6 +75,13 @@ impl SharedMapping {
         unmap(&(all.start..start));
         unmap(&(start + wanted.bytes.next_multiple_of(wanted.page)..all.end));
         placed
+    }
+
+    /// True if a mapping of nothing can be made that is as large: one that was refused was refused for another reason than
+    /// address space.
+    pub(super) fn has_room(bytes: usize) -> bool {
+        let around = if bytes >= SPAN { SPAN } else { 0 };
+        nothing(bytes + around).is_ok()
     }
 
     /// Of nothing.
@@ -90,7 +111,7 @@ impl WantedMapping {
             sync::kernel_calls::mmap(
                 start as *mut c_void,
                 self.bytes,
-                self.protection,
+                libc::PROT_READ,
                 flags,
                 self.fd,
                 self.offset as libc::off_t,
@@ -131,6 +152,36 @@ impl Drop for SharedMapping {
         unmap(&self.range);
         if self.range.len() >= SPAN {
             HINT.store(self.range.start, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SharedMapping, WantedMapping};
+    use crate::{HugeBacking, HugeMemory, HugeSize};
+    use std::os::fd::{AsFd, AsRawFd};
+
+    /// As if the truncate had come after the length was looked at. It needs no page of the pool.
+    #[test]
+    fn a_writable_mapping_leaves_the_length_alone() {
+        const PAGE: usize = 2 << 20;
+        let builder = HugeMemory::builder().page_size(HugeSize::TwoMiB);
+        let memory = match builder.backing(HugeBacking::Hugetlb).create(PAGE as u64) {
+            Ok(memory) => memory,
+            Err(error) => return softfault_skip::skipped("hugetlb", error),
+        };
+        for bytes in [4 * PAGE, 1 << 30] {
+            let wanted = WantedMapping {
+                fd: memory.as_fd().as_raw_fd(),
+                offset: 0,
+                bytes,
+                protection: libc::PROT_READ | libc::PROT_WRITE,
+                flags: libc::MAP_NORESERVE,
+                page: PAGE,
+            };
+            let _mapping = SharedMapping::map(&wanted).unwrap();
+            assert_eq!(memory.bytes().unwrap(), PAGE as u64);
         }
     }
 }

@@ -47,15 +47,49 @@ impl MachinePool {
         self.free.saturating_sub(self.reserved) + self.more
     }
 
-    /// Why `pages` pages could not be promised.
-    pub(super) fn too_small(&self, pages: u64) -> io::Error {
+    /// Why `pages` pages could not be promised. Some of them may have been promised to the memory before, so
+    /// pages that are to be had are enough, and too few need not be the reason.
+    pub(super) fn refused(&self, pages: u64) -> io::Error {
         let Self { size, total, .. } = self;
         let available = self.available();
-        let enough = total + pages.saturating_sub(available);
-        let remedy = remedy(*size, enough);
-        crate::error::no_memory(&format!(
-            "cannot reserve {pages} huge pages of {size}: {available} of the pool's {total} are to \
-             be had; {remedy} makes it large enough"
-        ))
+        let cannot = format!(
+            "cannot reserve {pages} huge pages of {size}: {available} of the pool's {total} are to be had"
+        );
+        let text = match pages.checked_sub(available) {
+            None | Some(0) => format!(
+                "{cannot}, so a limit refuses them: of the memory cgroup (hugetlb.*.rsvd.max), of the \
+                 nodes that the process may use (cpuset.mems), or of its address space (ulimit -v)"
+            ),
+            Some(missing) => {
+                let remedy = remedy(*size, total + missing);
+                format!("{cannot}; {remedy} makes it large enough")
+            }
+        };
+        crate::error::no_memory(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HugeSize, MachinePool};
+
+    #[test]
+    fn a_pool_that_is_large_enough_is_not_the_reason() {
+        let pool = MachinePool {
+            size: HugeSize::TwoMiB,
+            total: 10,
+            free: 8,
+            reserved: 2,
+            more: 0,
+        };
+        let small = pool.refused(7).to_string();
+        assert!(
+            small.contains("6 of the pool's 10 are to be had"),
+            "{small}"
+        );
+        assert!(small.contains("makes it large enough"), "{small}");
+        let limited = pool.refused(6).to_string();
+        assert!(limited.contains("hugetlb.*.rsvd.max"), "{limited}");
+        assert!(!limited.contains("large enough"), "{limited}");
     }
 }

@@ -3,7 +3,7 @@
 use super::map::HugeMap;
 use crate::FaultError;
 use crate::errno::errno;
-use crate::huge_faults::MADV_POPULATE_READ;
+use crate::huge_faults::{HugeBacking, MADV_POPULATE_READ};
 use crate::range::offsets;
 use crate::store::Refusals;
 use core::ops::{Range, RangeBounds};
@@ -51,16 +51,38 @@ impl HugeMap {
                 libc::EFAULT | libc::ENOMEM | libc::EINVAL | libc::EPERM | libc::ENOSYS => {}
                 errno => return Err(FaultError::Io(errno)),
             }
+            let is_denied = matches!(refused, libc::EINVAL | libc::EPERM | libc::ENOSYS);
             match self.entry() {
                 Some(entry) => entry.window().fill(range.start, entry.counted())?,
-                None => self.why(range.start)?,
+                None if is_denied => self.allocate(&range)?,
+                None => return Err(self.why(range.start)),
             }
-            if matches!(refused, libc::EINVAL | libc::EPERM | libc::ENOSYS) {
+            if is_denied {
                 // A kernel that does not know the advice, or a filter that denies it: the page is there, or was a moment ago.
                 // SAFETY: within the map.
                 unsafe { (range.start as *const u8).read_volatile() };
                 return Ok(());
             }
+        }
+    }
+
+    /// Lets the file have a page of a map that the kernel serves, so that a touch finds it. Of a file that is only read (by its
+    /// descriptor, or a seal) the touch itself has to bring the page in.
+    fn allocate(&self, range: &Range<usize>) -> Result<(), FaultError> {
+        let at = self.offset_of(range.start);
+        if at >= self.bytes_of_memory()? {
+            return Err(FaultError::BeyondEnd);
+        }
+        let Ok(fd) = self.memory().fd() else {
+            return Ok(());
+        };
+        let (at, mode) = (at as libc::off_t, libc::FALLOC_FL_KEEP_SIZE);
+        // SAFETY: makes room in a file of ours.
+        let answer = unsafe { libc::fallocate(fd, mode, at, range.len() as libc::off_t) };
+        match answer {
+            0 => Ok(()),
+            _ if matches!(errno(), libc::ENOSPC | libc::ENOMEM) => Err(self.why(range.start)),
+            _ => Ok(()),
         }
     }
 
@@ -80,12 +102,21 @@ impl HugeMap {
     }
 
     /// The error of a page that the kernel could not provide, in a map that it serves.
-    fn why(&self, addr: usize) -> Result<(), FaultError> {
-        let at = self.offset() + (addr - self.as_ptr() as usize) as u64;
-        match self.memory().bytes() {
-            Ok(bytes) if at >= bytes => Err(FaultError::BeyondEnd),
-            Ok(_) => Err(FaultError::PoolEmpty),
-            Err(error) => Err(FaultError::Io(error.raw_os_error().unwrap_or(libc::EIO))),
+    fn why(&self, addr: usize) -> FaultError {
+        match (self.bytes_of_memory(), self.backing()) {
+            (Ok(bytes), _) if self.offset_of(addr) >= bytes => FaultError::BeyondEnd,
+            (Ok(_), HugeBacking::Hugetlb) => FaultError::PoolEmpty,
+            (Ok(_), _) => FaultError::NoMemory,
+            (Err(error), _) => error,
         }
+    }
+
+    fn offset_of(&self, addr: usize) -> u64 {
+        self.offset() + (addr - self.as_ptr() as usize) as u64
+    }
+
+    fn bytes_of_memory(&self) -> Result<u64, FaultError> {
+        let bytes = self.memory().bytes();
+        bytes.map_err(|error| FaultError::Io(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 }

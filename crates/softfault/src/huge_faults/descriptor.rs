@@ -5,23 +5,27 @@
 //! that the child does not have ([`table`](crate::table)). A child that ran no handlers (a bare `clone`) knows by
 //! its number that it is another process.
 
+use crate::process;
 use crate::table::Working;
 use crate::uffd::{Faults, Offers, open, register};
 use core::ops::Range;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::c_int;
 
-/// The last process's that had any; never dropped.
+/// The last process's that had any; never dropped. Set with [`process::making`] held.
 static OPENED: AtomicPtr<ProcessDescriptor> = AtomicPtr::new(core::ptr::null_mut());
 
-struct ProcessDescriptor {
+/// A process's. Immutable.
+pub(crate) struct ProcessDescriptor {
     process: u32,
     descriptor: Working,
 }
 
-/// Registers a mapping for missing pages, or the errno.
-pub(crate) fn watch(range: &Range<usize>) -> Result<(), c_int> {
-    register(&opened()?.descriptor, range, false)
+impl ProcessDescriptor {
+    /// Registers a mapping for missing pages, or the errno: EPERM if nobody may ever write to it (`VM_MAYWRITE`).
+    pub(crate) fn watch(&self, range: &Range<usize>) -> Result<(), c_int> {
+        register(&self.descriptor, range, false)
+    }
 }
 
 /// In a child: its own is another.
@@ -33,34 +37,32 @@ pub(super) fn fork_child() {
     }
 }
 
-fn opened() -> Result<&'static ProcessDescriptor, c_int> {
-    // Acquire pairs with the Release below.
-    let before = OPENED.load(Ordering::Acquire);
-    let process = std::process::id();
-    // SAFETY: null, or leaked below.
-    match unsafe { before.as_ref() } {
-        Some(opened) if opened.process == process => return Ok(opened),
-        _ => {}
+/// This process's, or the errno. The caller does not hold [`process::making`].
+pub(crate) fn opened() -> Result<&'static ProcessDescriptor, c_int> {
+    let number = std::process::id();
+    let known = || {
+        // Acquire pairs with the Release below.
+        // SAFETY: null, or leaked below.
+        let last = unsafe { OPENED.load(Ordering::Acquire).as_ref() };
+        last.filter(|last| last.process == number)
+    };
+    if let Some(known) = known() {
+        return Ok(known);
+    }
+    // A fork waits, until the descriptor is where the child looks for it: it would go on with the parent's otherwise.
+    let _making = process::making();
+    if let Some(known) = known() {
+        return Ok(known);
     }
     let offers = Offers {
         protect: false,
         moves: false,
     };
-    let descriptor = open(offers, Faults::Signals)?;
-    let fresh = Box::into_raw(Box::new(ProcessDescriptor {
-        process,
-        descriptor,
+    let fresh = Box::leak(Box::new(ProcessDescriptor {
+        process: number,
+        descriptor: open(offers, Faults::Signals)?,
     }));
-    let (set, failed) = (Ordering::AcqRel, Ordering::Acquire);
-    match OPENED.compare_exchange(before, fresh, set, failed) {
-        // SAFETY: just boxed, and not dropped from here on.
-        Ok(_) => Ok(unsafe { &*fresh }),
-        Err(other) => {
-            // SAFETY: just boxed, and nobody knows it; the other was boxed so.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                Ok(&*other)
-            }
-        }
-    }
+    // Release pairs with the Acquire above.
+    OPENED.store(fresh, Ordering::Release);
+    Ok(fresh)
 }

@@ -21,7 +21,7 @@ mod table;
 pub use backing::HugeBacking;
 pub use count::{HugeMapStats, HugeStats};
 pub(crate) use count::{map, unmap};
-pub(crate) use descriptor::watch;
+pub(crate) use descriptor::opened;
 pub(crate) use fill::{HugeWindow, MADV_POPULATE_READ};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use serve::has;

@@ -193,6 +193,11 @@ impl TouchableMap {
     pub(crate) fn counted(&self) -> &'static Counters {
         &self.slot().counted
     }
+
+    /// True if it was made by a process that this one was forked from: here the kernel serves the map.
+    pub(crate) fn is_parents(&self) -> bool {
+        self.generation.is_parents()
+    }
 }
 
 /// Takes the slot if it is free. One that a handler has just looked at is not, for the moment.
@@ -211,7 +216,7 @@ impl Drop for TouchableMap {
         // Acquire pairs with the Release in `leave`. A handler is there for the time of a page's
         // clearing at most.
         while slot.state.load(Ordering::Acquire) & HANDLERS != 0 {
-            if self.generation.is_parents() {
+            if self.is_parents() {
                 // Those of the parent's threads never leave, here: the slot is not used again.
                 return;
             }

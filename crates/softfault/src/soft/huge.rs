@@ -89,7 +89,7 @@ impl SoftHugeFile {
     }
 
     /// Maps the whole memory, and reserves its pages. Fails if the pool has not enough pages; otherwise no touch
-    /// can fail for lack of pages.
+    /// can fail for lack of pages, until [`truncate`](Self::truncate) makes the memory longer again.
     pub fn map(&self) -> io::Result<SoftHugeMap> {
         SoftHugeMap::new(self)
     }
@@ -102,7 +102,8 @@ impl SoftHugeFile {
     }
 
     /// Cuts the memory off after `bytes` bytes, rounded up to huge pages: touches past that fail. The memory
-    /// can never be longer than it was made.
+    /// can never be longer than it was made. Reservations go back to the pool with the pages. Making it longer reserves
+    /// nothing: until it is mapped once more, a touch of the new pages fails if the pool is empty.
     pub fn truncate(&self, bytes: usize) -> io::Result<()> {
         self.engine.check()?;
         let pages = bytes.div_ceil(HUGE) as u64;
