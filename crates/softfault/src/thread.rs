@@ -4,8 +4,10 @@
 //! a stack for signals of its own before it does anything, and where mprotect(2) is denied by then
 //! it ends the program.
 
+mod stacks;
 mod starting;
 
+pub(crate) use stacks::Stacks;
 pub(crate) use starting::HeldStarts;
 
 use crate::signal;
@@ -53,6 +55,17 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
     stack: usize,
     work: Work,
 ) -> io::Result<Thread> {
+    start_on(None, name, stack, work)
+}
+
+/// The same on the stack of that number, which nobody has, where it can be had.
+pub(crate) fn start_on<Work: FnOnce() + Send + 'static>(
+    stacks: Option<(&Stacks, usize)>,
+    name: &'static CStr,
+    stack: usize,
+    work: Work,
+) -> io::Result<Thread> {
+    let place = stacks.and_then(|(stacks, number)| stacks.stack(number));
     let start = Box::into_raw(Box::new(Start { name, work }));
     // A thread inherits the mask. No handler runs meanwhile, which may fork.
     let masked = signal::masked_for_start();
@@ -72,7 +85,10 @@ pub(crate) fn start<Work: FnOnce() + Send + 'static>(
             }
         }
         // Refused, it is the default: more.
-        libc::pthread_attr_setstacksize(attributes, stack + least_stack(&*attributes));
+        match place {
+            Some((start, bytes)) => libc::pthread_attr_setstack(attributes, start, bytes),
+            None => libc::pthread_attr_setstacksize(attributes, stack + least_stack(&*attributes)),
+        };
         let failed =
             libc::pthread_create(thread.as_mut_ptr(), attributes, main::<Work>, start.cast());
         libc::pthread_attr_destroy(attributes);
@@ -100,6 +116,21 @@ extern "C" fn main<Work: FnOnce()>(start: *mut c_void) -> *mut c_void {
     // The hook has printed the reason. The program goes on without this thread.
     let _ = catch_unwind(AssertUnwindSafe(start.work));
     ptr::null_mut()
+}
+
+/// So many bytes of a stack, and those that the C library takes of it.
+fn with_least_stack(stack: usize) -> usize {
+    let mut attributes = MaybeUninit::uninit();
+    // SAFETY: the attributes are initialised before they are used, and destroyed after.
+    unsafe {
+        let attributes = attributes.as_mut_ptr();
+        if libc::pthread_attr_init(attributes) != 0 {
+            return stack + libc::PTHREAD_STACK_MIN;
+        }
+        let least = least_stack(&*attributes);
+        libc::pthread_attr_destroy(attributes);
+        stack + least
+    }
 }
 
 /// The bytes that the C library takes of each stack. glibc puts the program's thread-local variables there, and has

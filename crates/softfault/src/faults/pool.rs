@@ -29,7 +29,7 @@ use super::under_way::{Held, Places, Touch, UnderWay};
 use crate::process::Process;
 use crate::signal;
 use crate::store::apart;
-use crate::thread;
+use crate::thread::{self, Stacks};
 use crate::uffd::{Faults, Poisoned};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -37,7 +37,7 @@ use softfault_engine::fault::{self, FaultError, NeverInterrupted, Outcome, Start
 use softfault_engine::stage::Stage;
 use softfault_engine::store::{Complete, StoreError};
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use sync::stage;
 
 /// Threads at first: one reads while the other serves.
@@ -75,6 +75,13 @@ struct PoolState {
     short: bool,
     /// Faults that are left to idle threads, in order.
     left: Places,
+}
+
+/// Of the pool's threads, by place. Where the system has no address space for them, the C library maps each.
+fn stacks() -> Option<&'static Stacks> {
+    /// A child of fork has none of the threads, and begins its own on the same stacks.
+    static STACKS: OnceLock<Option<Stacks>> = OnceLock::new();
+    (STACKS.get_or_init(|| Stacks::reserve(MOST, STACK))).as_ref()
 }
 
 /// The next role of an idle thread.
@@ -135,7 +142,8 @@ impl ServingThreads {
     fn spawn(&'static self, place: usize, process: &'static Process) -> io::Result<()> {
         self.state().starting += 1;
         let serve = move || run(self, place, process);
-        let started = thread::start(c"softfault-serve", STACK, serve).map(drop);
+        let stacks = stacks().map(|stacks| (stacks, place));
+        let started = thread::start_on(stacks, c"softfault-serve", STACK, serve).map(drop);
         if started.is_err() {
             self.state().starting -= 1;
         }
