@@ -76,9 +76,12 @@ impl PageCache {
         let Contents::Private(view) = &self.contents else {
             return result;
         };
-        let is_short = result.is_ok_and(|bytes| bytes < folio.pages() * PAGE_SIZE);
-        let page = self.page(folio.range().start) as usize;
-        match is_short && view.pages.state(page).is_swapped() {
+        let Some(bytes) = (result.ok()).filter(|&bytes| bytes < folio.pages() * PAGE_SIZE) else {
+            return result;
+        };
+        // The page in which they stop: a page before it that was read from the file may be in swap by now, and the file may end here.
+        let page = self.page(folio.range().start) as usize + bytes / PAGE_SIZE;
+        match view.pages.state(page).is_swapped() {
             true => Err(StoreError::Short.into()),
             false => result,
         }

@@ -20,7 +20,7 @@ use sync::Arc;
 mod slots;
 mod stats;
 
-pub use slots::{CLUSTER, Slots};
+pub use slots::{CLUSTER, MOST as MOST_SLOTS, Slots};
 pub use stats::SwapStats;
 
 /// A store of slots. Slot `n` is the page at byte `n` × the page size; the bytes
@@ -54,7 +54,7 @@ pub struct Swap {
 }
 
 impl Swap {
-    /// All of `device`: as many slots as it has pages. The table of slots is
+    /// All of `device`: as many slots as it has pages, but [`MOST_SLOTS`] at most. The table of slots is
     /// charged to `budget`, a page at a time, as it is used.
     pub fn new(device: Arc<dyn SwapDevice>, budget: Arc<Budget>) -> Option<Self> {
         Self::from_slot(device, 0, budget)

@@ -3,7 +3,7 @@
 
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::Mutex;
 use softfault_engine::store::StoreError;
@@ -14,15 +14,15 @@ const CHUNK: u64 = 64 << 10;
 /// Bytes that are asked for at a time, at most: where they are asked for in order.
 const MOST: u64 = 1 << 20;
 
-/// The known blocks of a file. Its atomics are Relaxed: a store to a part that is not known to have blocks asks for them, and the kernel has
-/// the truth.
+/// The known blocks of a file. A store to a part that is not known to have blocks asks for them, and the kernel has the truth.
 #[derive(Debug)]
 pub(super) struct Reserved {
     /// Immutable. Byte before which all was there when the file was opened, by chunks.
     dense: u64,
-    /// A bit a chunk: its state has changed since; then, chunks before `dense` were there and those behind not.
+    /// A bit a chunk: its state has changed since; then, chunks before `dense` were there and those behind not. Changed with Release, which
+    /// pairs with the Acquire in `has`: a thread that sees a chunk there also sees where the file ends in it.
     changed: Box<[AtomicU64]>,
-    /// Byte up to which the chunk around it is there; 0: no chunk is there in part. The file ended in it.
+    /// Byte up to which the chunk around it is there; 0: no chunk is there in part. The file ended in it. Relaxed: ordered by `changed`.
     short: AtomicU64,
     /// The last bytes that were asked for. Held while more are asked for.
     last: Mutex<Range<u64>>,
@@ -51,8 +51,8 @@ impl Reserved {
 
     fn set(&self, chunk: u64, there: bool) {
         match self.bit(chunk) {
-            Some((word, bit)) if there == self.is_dense(chunk) => word.fetch_and(!bit, Relaxed),
-            Some((word, bit)) => word.fetch_or(bit, Relaxed),
+            Some((word, bit)) if there == self.is_dense(chunk) => word.fetch_and(!bit, Release),
+            Some((word, bit)) => word.fetch_or(bit, Release),
             None => 0,
         };
     }
@@ -63,7 +63,8 @@ impl Reserved {
         let Some((word, bit)) = self.bit(chunk) else {
             return true;
         };
-        let is_changed = word.load(Relaxed) & bit != 0;
+        // Acquire pairs with the Release in `set`.
+        let is_changed = word.load(Acquire) & bit != 0;
         let short = self.short.load(Relaxed);
         let is_cut = short / CHUNK == chunk && !short.is_multiple_of(CHUNK) && offset >= short;
         is_changed != self.is_dense(chunk) && !is_cut

@@ -46,7 +46,7 @@ pub(crate) use lifeline::Lifeline;
 use crate::machine::file_size_limit;
 use crate::store::{Rings, RingsOnDemand};
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::swap::SwapDevice;
+use softfault_engine::swap::{MOST_SLOTS, SwapDevice};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -87,8 +87,8 @@ impl Swap {
         }
     }
 
-    /// The size of swap, in bytes of memory. Disk space is taken 16 MiB at a
-    /// time, when it is needed. Default: four times the engine's budget.
+    /// The size of swap, in bytes of memory: 4 TiB at most. Disk space is taken 16 MiB at a
+    /// time, when it is needed. Default: four times the engine's budget, as far as a file may have it.
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = Some(bytes);
         self
@@ -142,10 +142,18 @@ impl Swap {
     /// Bytes for an engine whose budget is `memory`: whole pages, and no more than a
     /// file may have.
     fn bytes_for(&self, memory: usize) -> io::Result<u64> {
-        let most = file_size_limit() / PAGE_SIZE as u64 / self.compression.times_longer();
+        self.bytes_within(file_size_limit(), memory)
+    }
+
+    /// The same where a file may have `limit` bytes.
+    fn bytes_within(&self, limit: u64, memory: usize) -> io::Result<u64> {
+        let most = limit / PAGE_SIZE as u64 / self.compression.times_longer();
         let pages = match self.bytes {
             Some(bytes) => bytes / PAGE_SIZE as u64,
-            None => (memory as u64 / PAGE_SIZE as u64 * TIMES_MEMORY).min(most),
+            // A page at least: where a file may not have it, the limit is the reason.
+            None => (memory as u64 / PAGE_SIZE as u64 * TIMES_MEMORY)
+                .min(most.min(MOST_SLOTS.into()))
+                .max(1),
         };
         let wrong = |kind, what| Err(self.error(io::Error::new(kind, what)));
         if self.dir.as_os_str().is_empty() {
@@ -156,6 +164,11 @@ impl Swap {
         }
         match pages {
             0 => wrong(io::ErrorKind::InvalidInput, "the size is less than a page"),
+            // The engine would use no more, and each page takes memory for its place.
+            pages if pages > MOST_SLOTS.into() => wrong(
+                io::ErrorKind::InvalidInput,
+                "the size is above 4 TiB, the most that an engine has",
+            ),
             // Else the first write would raise SIGXFSZ.
             pages if pages > most => wrong(
                 io::ErrorKind::FileTooLarge,
@@ -233,5 +246,32 @@ mod tests {
             none.to_string(),
             "swap in /swap: the size is less than a page"
         );
+    }
+
+    /// Failed before: no more than 4 TiB were used, without a word; and a size that no file has took memory until there was none.
+    #[test]
+    fn more_than_an_engine_has_is_an_error() {
+        let most: u64 = 4 << 40;
+        assert_eq!(most, u64::from(MOST_SLOTS) * PAGE_SIZE as u64);
+        for compression in [Compression::None, Compression::Lz4] {
+            let swap = Swap::in_dir("/swap").compression(compression);
+            let within = |swap: &Swap| swap.bytes_within(i64::MAX as u64, 2 << 40);
+            assert_eq!(within(&swap).unwrap(), most, "nobody asked for more");
+            assert_eq!(within(&swap.clone().bytes(most)).unwrap(), most);
+            for bytes in [most + PAGE_SIZE as u64, i64::MAX as u64, u64::MAX] {
+                let error = within(&swap.clone().bytes(bytes)).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+                assert!(error.to_string().contains("above 4 TiB"), "{error}");
+            }
+        }
+    }
+
+    /// Failed before: a size that nobody gave was less than a page.
+    #[test]
+    fn where_no_file_may_have_a_page_the_limit_is_the_reason() {
+        for swap in [Swap::in_dir("/swap"), Swap::in_dir("/swap").bytes(1 << 20)] {
+            let error = swap.bytes_within(0, 1 << 20).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        }
     }
 }

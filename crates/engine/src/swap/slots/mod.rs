@@ -50,8 +50,8 @@ use queue::ClusterQueue;
 use shape::Shape;
 use table::SwapMap;
 
-/// The most slots of a device.
-pub(super) const MOST: u32 = 1 << 30;
+/// The most slots of a device: 4 TiB.
+pub const MOST: u32 = 1 << 30;
 /// The most slots of a cluster: 2 MiB.
 pub const CLUSTER: u32 = 512;
 

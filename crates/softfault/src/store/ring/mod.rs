@@ -57,10 +57,10 @@
 //!   another file (see [`Descriptor`](super::Descriptor)). It looks the number up while it
 //!   takes the read. So each submission is proven afterwards: the number means the file,
 //!   as it did before. Bytes that arrive of a submission that is not proven are discarded, and
-//!   the reaper reads them itself. Nor may the kernel wait for another file that the number means: such reads
+//!   the thread that needs them reads them itself. Nor may the kernel wait for another file that the number means: such reads
 //!   never wait, and reads that have to wait are submitted in the table that no close of the
 //!   program reaches.
-//! - Reads through the page cache are not in flight in the kernel: see `park`. Such a read is a slot
+//! - Reads through the page cache are not in flight in the kernel, nor are reads that it would not have: see `park`. Such a read is a slot
 //!   that its waiter takes and finishes, while others poll; a thread that finds its read so taken sleeps on
 //!   its word and does not poll, and a wake-up to poll that came to it goes on to another.
 //! - Memory orderings: all of the table by its lock. The words are changed by

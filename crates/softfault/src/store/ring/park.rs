@@ -1,4 +1,4 @@
-//! Reads through the page cache: nothing is in flight for them except the kernel's own reads.
+//! Reads that are not in flight: those through the page cache, except the kernel's own, and those that the kernel would not have.
 //!
 //! A read that must not wait and finds its bytes brings them at once. One that does not find them is refused,
 //! but the kernel has begun to read them into the page cache. Such a read is *parked*:
@@ -6,6 +6,10 @@
 //! waiter are polled, without waiting. Bytes that are not there after a while may never come by
 //! themselves (the read failed, or the page cache has lost them again), and the poller waits for them: as long as
 //! the device takes.
+//!
+//! A read past the page cache is parked if the kernel refuses it too often, or if its file cannot be told. The thread that needs it
+//! reads it, by a call that waits for the device; so the thread that collects the answers of the ring does not. One without a waiter is
+//! not there, however often a poll looks, until a poller waits for it.
 
 use super::Ring;
 use crate::store::room::now_ms;
@@ -47,10 +51,14 @@ impl Ring {
             let request = table.take_back(slot);
             drop(table);
             next = slot + 1;
-            // SAFETY: a store outlives its reads; the buffer is the read's until its completion.
-            let there = unsafe {
-                let file = request.source.file();
-                file.read_if_there(request.how, request.offset, request.buffer, request.bytes)
+            // Past the page cache even a read that must not wait waits for the device, once the kernel has it.
+            let there = match request.how.is_cached() {
+                // SAFETY: a store outlives its reads; the buffer is the read's until its completion.
+                true => unsafe {
+                    let file = request.source.file();
+                    file.read_if_there(request.how, request.offset, request.buffer, request.bytes)
+                },
+                false => Err(libc::EAGAIN),
             };
             match there {
                 Ok(bytes) => {

@@ -170,7 +170,8 @@ impl Ring {
                 let request = self.table.lock().take_back(done.slot);
                 self.deliver_result(done.slot, &request, Err(apart::WOULD_WAIT), complete);
             }
-            Next::Again(..) | Next::Refused => self.finish(done.slot, complete),
+            // To read it here would take as long as its device: this thread collects the reads of others meanwhile, and may not need this one.
+            Next::Again(..) | Next::Refused => self.park(done.slot, now_ms()),
         }
     }
 

@@ -15,7 +15,7 @@ use super::last_step::LastStep;
 const REFUSED: [i32; 4] = [libc::ECANCELED, libc::EINTR, libc::EAGAIN, libc::EOPNOTSUPP];
 
 /// How often the kernel may refuse a read (the submitter exited, no memory)
-/// before the reaper reads it itself.
+/// before the thread that needs it reads it itself.
 const REFUSALS: u8 = 8;
 
 /// One read of a store.
@@ -56,7 +56,7 @@ pub(super) enum Next {
     /// The page cache has not all of it yet: to be [parked](ReadTable::park).
     Park,
     /// Refused too often, or it is not known which file was read: to be
-    /// [taken back](Table::take_back).
+    /// [parked](ReadTable::park), or [taken back](ReadTable::take_back).
     Refused,
 }
 
@@ -91,8 +91,8 @@ pub(super) struct ReadTable {
     used: Bits,
     /// Slots with waiters that may poll.
     waited: Bits,
-    /// Slots whose reads the kernel has begun by itself, into the page cache: a thread that needs one reads it
-    /// from there.
+    /// Slots whose reads the kernel has begun by itself, into the page cache, or would not have: a thread that needs one
+    /// reads it.
     parked: Bits,
     /// A thread polls: it collects completions for all.
     pub(super) has_poller: bool,
@@ -270,7 +270,7 @@ impl ReadTable {
         }
     }
 
-    /// The read in a slot, which the kernel would not have: the reaper reads
+    /// The read in a slot, which the kernel would not have: the caller reads
     /// it itself, from its beginning.
     pub(super) fn take_back(&mut self, slot: u16) -> Request {
         let entry = &mut self.slots[usize::from(slot)];
@@ -504,7 +504,7 @@ mod tests {
                 }
             };
             match end {
-                // The reaper reads it itself.
+                // The thread that needs it reads it itself.
                 Next::Refused => assert!(refusals),
                 Next::Over(_, result) => {
                     assert!(!refusals);

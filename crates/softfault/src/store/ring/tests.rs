@@ -525,3 +525,32 @@ fn the_reaper_reads_finally_refused_reads() {
     assert_eq!(*inbox.0.lock().expect("whole"), [(7, Ok(7))]);
     assert_eq!(&page[..8], b"by hand\0");
 }
+
+/// Failed before: the thread that polled read it itself, and for as long as that took nobody collected the reads of others.
+#[test]
+fn a_poller_reads_nothing_that_it_does_not_need() {
+    let (ring, inbox, file) = (ring(), Inbox::default(), file_of(b"later"));
+    let mut page = vec![0u8; PAGE_SIZE];
+    let (source, buffer) = (Source::of(&file), page.as_mut_ptr());
+    let others = |_| Request {
+        source,
+        buffer,
+        ..request(2)
+    };
+    assert_eq!(ring.submit(1, others), 1);
+    let refused = held(&ring).next().expect("submitted");
+    let [mine] = start(&ring, [1]);
+    // Nothing can be submitted again.
+    held(&ring).limit(0);
+    thread::scope(|scope| {
+        let poller = waiter(scope, &ring, &inbox, 1);
+        held(&ring).answer(refused, NOT_THERE);
+        held(&ring).answer(mine, PAGE);
+        delivered(poller);
+    });
+    assert_eq!(inbox.cookies(), [1]);
+    assert!(ring.reads_from(source));
+    assert_eq!(ring.reap(2, &inbox, FOREVER_NS), Reap::NotInFlight);
+    assert_eq!(inbox.cookies(), [1, 2]);
+    assert_eq!(&page[..6], b"later\0");
+}
