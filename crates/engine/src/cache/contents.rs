@@ -79,7 +79,7 @@ impl PageCache {
         let Some(bytes) = (result.ok()).filter(|&bytes| bytes < folio.pages() * PAGE_SIZE) else {
             return result;
         };
-        // The page in which they stop: a page before it that was read from the file may be in swap by now, and the file may end here.
+        // The page in which they stop: a page before it may be in swap, and the file may end here.
         let page = self.page(folio.range().start) as usize + bytes / PAGE_SIZE;
         match view.pages.state(page).is_swapped() {
             true => Err(StoreError::Short.into()),

@@ -38,7 +38,6 @@ mod mmap_miss;
 mod mmap_miss_document;
 mod oracle;
 mod over_soft;
-mod private_end;
 mod protect_ranges;
 mod readahead_mixtures;
 mod readahead_model;
