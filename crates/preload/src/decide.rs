@@ -83,7 +83,7 @@ pub fn decide(call: &Call) -> Result<Option<Wanted>, Decline> {
         return Ok(None);
     };
     let bytes = call.bytes.checked_next_multiple_of(PAGE);
-    let bytes = bytes.filter(|&bytes| bytes > 0 && isize::try_from(bytes).is_ok());
+    let bytes = bytes.filter(|&bytes| 0 < bytes && bytes < ADDRESSES);
     let offset = u64::try_from(call.offset).ok();
     let offset = offset.filter(|offset| offset.is_multiple_of(PAGE as u64));
     let (Some(bytes), Some(offset)) = (bytes, offset) else {

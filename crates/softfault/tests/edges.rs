@@ -304,10 +304,7 @@ fn sizes_are_had_or_refused() {
         (Swap::in_dir("/tmp\0"), "swap in"),
         (Swap::in_dir("/tmp").bytes(0), "less than a page"),
         (Swap::in_dir("/tmp").bytes(4095), "less than a page"),
-        (
-            Swap::in_dir("/tmp").bytes(u64::MAX),
-            "above the limit for a file",
-        ),
+        (Swap::in_dir("/tmp").bytes(u64::MAX), "above 4 TiB"),
     ] {
         let builder = Engine::builder()
             .allow_kernel_maps(false)

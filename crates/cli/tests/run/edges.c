@@ -226,15 +226,24 @@ static void dropped(void)
     printf("%zd %s\n", getrandom(buffer + (2 << 20), 2000, 0), strerror(errno));
 }
 
-/* Anonymous memory that the kernel does not give. */
+/* Memory that the kernel does not give: anonymous, and of a file that is long enough to be taken. */
 static void nothing_given(void)
 {
+    char name[64];
+    int made = memfd_create("long", 0), file;
+    snprintf(name, sizeof name, "/proc/self/fd/%d", made);
+    file = ftruncate(made, 8 << 20) == 0 ? open(name, O_RDONLY) : -1;
+    close(made);
     static const size_t SIZES[] = {4 << 20, 4 << 20, (size_t)1 << 47, (size_t)1 << 50, (size_t)-PAGE, -1};
     memset(memory, 7, 4 << 20);
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
         int flags = MAP_PRIVATE | MAP_ANONYMOUS | (i == 1 ? MAP_FIXED : 0);
         void *mapped = mmap(memory, SIZES[i], BOTH, flags, -1, i < 2 ? 3 : 0);
         printf("%s, %zu wrong\n", mapped == MAP_FAILED ? strerror(errno) : "given", wrong_in(memory, 4 << 20, 7));
+        if (i < 2)
+            continue;
+        mapped = mmap(NULL, SIZES[i], PROT_READ, MAP_PRIVATE, file, 0);
+        printf("of a file: %s\n", mapped == MAP_FAILED ? strerror(errno) : "given");
     }
 }
 

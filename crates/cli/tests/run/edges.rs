@@ -79,7 +79,15 @@ fn what_a_socket_drops_is_not_written() {
 
 #[test]
 fn memory_that_the_kernel_does_not_give_is_not_taken() {
-    same("nothing-given");
+    same_case("edges.c", "nothing-given", (None, "100M"), |stats, how| {
+        // Nothing was tried that the budget could be blamed for.
+        let declined = stats.declined();
+        assert!(
+            declined.iter().all(|(why, _)| why != "error"),
+            "{how}: {declined:?}"
+        );
+        assert!(stats.taken() > 0, "{how}");
+    });
 }
 
 #[test]
