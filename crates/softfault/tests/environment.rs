@@ -132,11 +132,7 @@ fn a_setting_that_cannot_be_is_told_once_and_is_the_error() {
             b"/tmp:0",
             "less than a page (SOFTFAULT_SWAP=/tmp:0)",
         ),
-        (
-            "SOFTFAULT_SWAP",
-            b"/tmp:16777215T",
-            "above the limit for a file",
-        ),
+        ("SOFTFAULT_SWAP", b"/tmp:16777215T", "above 4 TiB"),
         ("SOFTFAULT_SWAP", b"/nowhere/at/all", "No such file"),
         ("SOFTFAULT_SWAP", b"/no\nwhere\xfe", "No such file"),
         ("SOFTFAULT_SWAP", b"/dev/null", "Not a directory"),
