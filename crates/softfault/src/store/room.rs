@@ -12,8 +12,7 @@
 //! And each of them but that eighth less the rest of the budget, since that is promised.
 //!
 //! Asking costs some calls in the table of descriptors: so it is asked again after 16 MiB that were
-//! brought in, and after a quarter of a second when a file is opened. No heap, no lock. Where no server of the table is
-//! free, the old answer stays: it is a hint, and a touch with its bytes already read does not wait for it.
+//! brought in, and after a quarter of a second when a file is opened. No heap, no lock.
 
 use crate::cgroup::{CgroupFiles, memory_cgroups};
 use crate::table::Guarded;
@@ -52,9 +51,6 @@ pub(super) struct Room {
     /// When the last look was; 0 before the first.
     looked_ms: AtomicU64,
 }
-
-/// No server of the table was free.
-pub(super) struct Busy;
 
 /// A memory cgroup: its limit, and its use.
 #[derive(Debug)]
@@ -99,8 +95,8 @@ impl Room {
     }
 
     /// The lowest limit of the cgroups, as it is now.
-    pub(super) fn limit(&self) -> Result<Option<u64>, Busy> {
-        least(self.groups.iter().map(Group::limit))
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.groups.iter().filter_map(Group::limit).min()
     }
 
     /// Asks how much there is.
@@ -112,29 +108,14 @@ impl Room {
             return;
         }
         let since = self.since.swap(0, Relaxed);
-        match self.ask(since) {
-            Ok(left) => {
-                self.left.store(left.unwrap_or(0), Relaxed);
-                self.looked_ms.store(now_ms().max(1), Relaxed);
-            }
-            // They still count for the next look.
-            Err(Busy) => {
-                self.since.fetch_add(since, Relaxed);
-            }
-        }
+        let left = self.ask(since).unwrap_or(0);
+        self.left.store(left, Relaxed);
+        self.looked_ms.store(now_ms().max(1), Relaxed);
     }
 
-    fn ask(&self, since: u64) -> Result<Option<i64>, Busy> {
+    fn ask(&self, since: u64) -> Option<i64> {
         let mut text = [0; 128];
-        let Some(text) = read_if_free(&self.machine, &mut text)? else {
-            return Ok(None);
-        };
-        let groups = least(self.groups.iter().map(Group::left))?;
-        Ok(self.left_of(text, groups.unwrap_or(i64::MAX), since))
-    }
-
-    /// The room by /proc/meminfo, where the cgroups leave so much.
-    fn left_of(&self, text: &[u8], groups: i64, since: u64) -> Option<i64> {
+        let text = read(&self.machine, &mut text)?;
         let field = |name| field(text, name).map(|kib| kib << 10);
         let (all, free) = (field("MemTotal:")?, field("MemFree:")?);
         let available = field("MemAvailable:").unwrap_or(free);
@@ -150,7 +131,10 @@ impl Room {
         left -= promised;
         let evictable = (available / EVICTED) as i64 - self.evicted.load(Relaxed) as i64;
         left = left.max(evictable);
-        Some(left.min(groups.saturating_sub(promised)))
+        for group in &self.groups {
+            left = left.min(group.left().unwrap_or(i64::MAX).saturating_sub(promised));
+        }
+        Some(left)
     }
 }
 
@@ -163,31 +147,17 @@ impl Group {
     }
 
     /// `None` if it has none.
-    fn limit(&self) -> Result<Option<u64>, Busy> {
-        least(self.limits.iter().map(number_in))
+    fn limit(&self) -> Option<u64> {
+        self.limits.iter().filter_map(number_in).min()
     }
 
     /// `None` without a limit.
-    fn left(&self) -> Result<Option<i64>, Busy> {
-        let Some(limit) = self.limit()? else {
-            return Ok(None);
-        };
+    fn left(&self) -> Option<i64> {
+        let limit = self.limit()?;
         let current = number_in(&self.current)?;
-        let left = i64::try_from(limit - limit / RESERVE).ok();
-        let current = current.and_then(|current| i64::try_from(current).ok());
-        Ok(left
-            .zip(current)
-            .map(|(left, current)| left.saturating_sub(current)))
+        let left = i64::try_from(limit - limit / RESERVE).ok()?;
+        Some(left.saturating_sub(i64::try_from(current).ok()?))
     }
-}
-
-/// The least of those that are there.
-fn least<T: Ord>(
-    mut numbers: impl Iterator<Item = Result<Option<T>, Busy>>,
-) -> Result<Option<T>, Busy> {
-    numbers.try_fold(None, |least: Option<T>, number| {
-        Ok(least.into_iter().chain(number?).min())
-    })
 }
 
 /// Opens a file of the kernel's where no close of the program reaches it.
@@ -209,21 +179,10 @@ pub(super) fn read<'a>(file: &Guarded, into: &'a mut [u8]) -> Option<&'a [u8]> {
     into.get(..bytes)
 }
 
-/// The same, where a server of the table is free. `None` if the file cannot be read.
-fn read_if_free<'a>(file: &Guarded, into: &'a mut [u8]) -> Result<Option<&'a [u8]>, Busy> {
-    let args = [into.as_mut_ptr() as usize, into.len(), 0, 0, 0];
-    // SAFETY: writable for its length.
-    match unsafe { file.call_if_free(libc::SYS_pread64, args) } {
-        Ok(bytes) => Ok(into.get(..bytes)),
-        Err(libc::EAGAIN) => Err(Busy),
-        Err(_) => Ok(None),
-    }
-}
-
 /// The number that a file has; `None` if it has a word there ("max").
-fn number_in(file: &Guarded) -> Result<Option<u64>, Busy> {
+fn number_in(file: &Guarded) -> Option<u64> {
     let mut text = [0; 32];
-    Ok(read_if_free(file, &mut text)?.and_then(number))
+    number(read(file, &mut text)?)
 }
 
 /// The number behind a name, in a text of lines of both.
@@ -298,29 +257,5 @@ mod tests {
         assert!(room.fits(1000) && !room.fits(1001));
         assert!(room.brought(900) && room.fits(100) && !room.fits(101));
         assert!(!room.brought(100) && !room.fits(1));
-    }
-    /// Failed before: a touch that had its bytes waited for a server, for as long as devices hang.
-    #[test]
-    fn an_answer_stays_where_nobody_can_be_asked() {
-        use crate::table::busy::{OfNothing, busy};
-        use crate::table::in_child::{check, forked};
-        if Room::new(Budget::new(1)).is_none() {
-            return softfault_skip::skipped("kernel", "there is no table of descriptors");
-        }
-        forked(|| {
-            // SAFETY: ends this child if it hangs.
-            unsafe { libc::alarm(100) };
-            crate::table::want_several();
-            let room = Room::new(Budget::new(1)).expect("a table");
-            let most = 1 << 60;
-            room.left.store(most, Relaxed);
-            let is_old = busy::<OfNothing, _>(16, || {
-                room.fits(most as u64) && room.brought(STEP) && room.limit().is_err()
-            });
-            check!(is_old && room.left.load(Relaxed) == most - STEP as i64);
-            check!(room.since.load(Relaxed) == STEP);
-            check!(!room.fits(most as u64 - STEP) && room.since.load(Relaxed) == 0);
-            0
-        });
     }
 }

@@ -1,6 +1,5 @@
 //! A descriptor in the table.
 
-use super::gate::Waits;
 use super::identity::{self, Identity, close_if, identity_of};
 use super::known::{self, PIDFD_THREAD};
 use super::server::{DescriptorTable, ServerCall};
@@ -110,21 +109,6 @@ impl Guarded {
         unsafe { self.run(number, args) }
     }
 
-    /// The same of a call that waits for nothing, if a server of the table has nothing to do; else the error is EAGAIN.
-    ///
-    /// # Safety
-    /// As of [`call`](Self::call).
-    pub(crate) unsafe fn call_if_free(
-        &self,
-        number: c_long,
-        args: [usize; 5],
-    ) -> Result<usize, i32> {
-        let [a, b, c, d, e] = args;
-        let args = [self.number as usize, a, b, c, d, e];
-        // SAFETY: the caller's promise.
-        unsafe { DescriptorTable::of(self.generation)?.run_if_free(number, &args) }
-    }
-
     /// The same of several calls, which are one request. Each has its own answer.
     ///
     /// # Safety
@@ -150,21 +134,6 @@ impl Guarded {
     pub(crate) unsafe fn run(&self, number: c_long, args: [usize; 6]) -> Result<usize, i32> {
         // SAFETY: the caller's promise.
         unsafe { DescriptorTable::of(self.generation)?.run(number, &args) }
-    }
-
-    /// The same of a call whose number does not tell that it waits for this.
-    ///
-    /// # Safety
-    /// As of [`call`](Self::call).
-    pub(crate) unsafe fn run_waiting(
-        &self,
-        waits: Waits,
-        number: c_long,
-        args: [usize; 6],
-    ) -> Result<usize, i32> {
-        let table = DescriptorTable::of(self.generation)?;
-        // SAFETY: the caller's promise.
-        unsafe { table.run_waiting(waits, number, &args) }
     }
 
     /// True in the process that has it.

@@ -33,13 +33,10 @@
 //! Where no thread can be started (RLIMIT_NPROC, a filter for system calls), there is no
 //! table: descriptors are plain ones, and a program must not close those it does not know.
 
-#[cfg(test)]
-pub(crate) mod busy;
 mod credentials;
 #[cfg(test)]
 #[path = "../../tests/filter/mod.rs"]
 mod filter;
-mod gate;
 mod guarded;
 mod identity;
 #[cfg(test)]
@@ -53,7 +50,6 @@ mod server;
 mod tests;
 mod working;
 
-pub(crate) use gate::Waits;
 pub(crate) use guarded::Guarded;
 pub(crate) use identity::{Identity, close_if, identity_of};
 pub(crate) use known::fork_child;

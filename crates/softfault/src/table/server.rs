@@ -16,7 +16,6 @@
 //! All of it lies in pages that a child of fork sees as zeros, which mean: no table.
 
 use super::credentials::{Credentials, supplementary_groups};
-use super::gate::{Gate, Waiters, Waits};
 use super::raw::{self, Blocked};
 use core::cell::UnsafeCell;
 use core::ffi::c_long;
@@ -24,7 +23,7 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::{Mutex, MutexGuard};
 
-/// Servers of one table, at most: four for calls that write to devices, and those that such calls leave to others.
+/// Servers of one table, at most. Four evictions may write at a time; where their device hangs, two are left for all other calls.
 pub(super) const SERVERS: usize = 6;
 /// A server's stack; below it a page that is never there.
 const STACK: usize = 4 * PAGE_SIZE;
@@ -82,24 +81,20 @@ struct Taken<'a> {
     server: &'a Server,
     /// Dropped before the next field: the server is free when a thread is woken.
     _taken: MutexGuard<'a, ()>,
-    released: Released<'a>,
+    _released: Released<'a>,
 }
 
-/// Wakes a thread that waits for a server, and leaves the gates that the call has passed: who passes next finds a server.
-struct Released<'a> {
-    table: &'a DescriptorTable,
-    passed: Waits,
-}
+/// Wakes a thread that waits for a server.
+struct Released<'a>(&'a DescriptorTable);
 
 impl Drop for Released<'_> {
     fn drop(&mut self) {
-        let Self { table, passed } = self;
-        table.waiters.wake();
-        if *passed >= Waits::Reads {
-            table.devices.leave();
-        }
-        if *passed >= Waits::Writes {
-            table.writes.leave();
+        // A read-modify-write: see `take`.
+        if self.0.waiting.fetch_add(0, Ordering::AcqRel) > 0 {
+            // Release pairs with the Acquire in `take`.
+            self.0.released.fetch_add(1, Ordering::Release);
+            // Where that is refused the waiter looks by itself.
+            let _ = raw::wake(&self.0.released);
         }
     }
 }
@@ -116,11 +111,9 @@ pub(super) struct DescriptorTable {
     /// Servers that have been started: the first of `servers`. Written under `starting`.
     started: AtomicU32,
     /// Threads that found all servers busy.
-    waiters: Waiters,
-    /// Passed by calls that write to devices, before the next.
-    writes: Gate,
-    /// Passed by all calls that wait for devices.
-    devices: Gate,
+    waiting: AtomicU32,
+    /// Counts the servers that such threads may try again.
+    released: AtomicU32,
     /// Held while a number for the program's table is taken.
     pub(super) borrowing: Mutex<()>,
     servers: [Server; SERVERS],
@@ -308,65 +301,37 @@ impl DescriptorTable {
     ///
     /// # Safety
     /// The arguments are those that this call takes, and live until it returns.
+    // Inlined: a frame less on the handler's stack.
+    #[inline(always)]
     pub(super) unsafe fn run(&self, number: c_long, args: &[usize; 6]) -> Result<usize, i32> {
-        // SAFETY: the caller's promise.
-        unsafe { self.run_waiting(Waits::of(number), number, args) }
-    }
-
-    /// The same of a call that may wait for this.
-    ///
-    /// # Safety
-    /// As of [`run`](Self::run).
-    pub(super) unsafe fn run_waiting(
-        &self,
-        waits: Waits,
-        number: c_long,
-        args: &[usize; 6],
-    ) -> Result<usize, i32> {
         let _blocked = Blocked::all();
-        let taken = self.take(waits)?;
-        // SAFETY: the caller's promise.
-        unsafe { taken.server.run(number, args) }
-    }
-
-    /// The same of a call that waits for nothing, if a server has nothing to do; else the error is EAGAIN.
-    ///
-    /// # Safety
-    /// As of [`run`](Self::run).
-    pub(super) unsafe fn run_if_free(
-        &self,
-        number: c_long,
-        args: &[usize; 6],
-    ) -> Result<usize, i32> {
-        let _blocked = Blocked::all();
-        let taken = self.try_take().ok_or_else(|| match self.living().next() {
-            Some(_) => libc::EAGAIN,
-            None => libc::ESRCH,
-        })?;
+        let taken = self.take()?;
         // SAFETY: the caller's promise.
         unsafe { taken.server.run(number, args) }
     }
 
     /// A server, as soon as one has nothing to do: a call that hangs holds up no other while there are more servers. The error is ESRCH if
     /// there is none any more.
-    // Not inlined: the handler's stack has its frame only until the call is made.
-    #[inline(never)]
-    fn take(&self, waits: Waits) -> Result<Taken<'_>, i32> {
-        let servers = || self.living().count();
-        if waits >= Waits::Writes {
-            self.writes.pass(servers, Waits::Writes.leaves())?;
+    fn take(&self) -> Result<Taken<'_>, i32> {
+        if let Some(taken) = self.try_take() {
+            return Ok(taken);
         }
-        if waits >= Waits::Reads {
-            self.devices.pass(servers, Waits::Reads.leaves())?;
-        }
-        // After an error nobody passes a gate any more.
-        let mut taken = self.waiters.wait_for(|| match self.try_take() {
-            Some(taken) => Some(Ok(taken)),
-            None if self.living().next().is_none() => Some(Err(libc::ESRCH)),
-            None => None,
-        })?;
-        taken.released.passed = waits;
-        Ok(taken)
+        // AcqRel pairs with the fetch_add in `Released::drop`: either that thread sees this one wait, or its server is free here.
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let taken = loop {
+            // Acquire pairs with the Release in `Released::drop`: a server that is counted is free here, or was taken since.
+            let seen = self.released.load(Ordering::Acquire);
+            if let Some(taken) = self.try_take() {
+                break Ok(taken);
+            }
+            if self.living().next().is_none() {
+                break Err(libc::ESRCH);
+            }
+            raw::wait(&self.released, seen, true);
+        };
+        // Relaxed: a thread that still sees it wakes others for nothing.
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        taken
     }
 
     fn try_take(&self) -> Option<Taken<'_>> {
@@ -376,10 +341,7 @@ impl DescriptorTable {
             server.is_alive().then_some(Taken {
                 server,
                 _taken: taken,
-                released: Released {
-                    table: self,
-                    passed: Waits::Nothing,
-                },
+                _released: Released(self),
             })
         })
     }
@@ -397,12 +359,10 @@ impl DescriptorTable {
     /// # Safety
     /// As of [`run`](Self::run), of each of them.
     pub(super) unsafe fn run_in_a_row(&self, calls: &mut [ServerCall]) -> Result<(), i32> {
-        let waits = calls.iter().map(|call| Waits::of(call.number)).max();
-        let waits = waits.unwrap_or(Waits::Nothing);
         let args = [calls.as_mut_ptr() as usize, calls.len(), 0, 0, 0, 0];
         // SAFETY: the calls live until it returns, and nobody else looks at them; for the
         // rest the caller's promise.
-        unsafe { self.run_waiting(waits, IN_A_ROW, &args) }.map(|_| ())
+        unsafe { self.run(IN_A_ROW, &args) }.map(|_| ())
     }
 }
 

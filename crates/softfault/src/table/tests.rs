@@ -244,7 +244,7 @@ fn a_caller_that_waits_for_a_server_that_ends_asks_another() {
 }
 
 /// Waits until a thread that has told its number sleeps.
-pub(super) fn until_it_sleeps(id: &AtomicI32) {
+fn until_it_sleeps(id: &AtomicI32) {
     loop {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", id.load(Relaxed)));
         if stat.is_ok_and(|stat| stat.contains(") S ")) {

@@ -4,7 +4,6 @@
 //! in the interrupt, not in the context of the thread that submitted.
 
 use crate::generation::Owner;
-use crate::table::Waits;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use softfault_engine::lock::Mutex;
@@ -111,14 +110,6 @@ impl Aio {
         })
     }
 
-    /// What a submission may wait for, where the device's own queue is full.
-    fn waits(&self) -> Waits {
-        match self.opcode {
-            IOCB_CMD_PWRITE => Waits::Writes,
-            _ => Waits::Reads,
-        }
-    }
-
     pub(super) fn submit(
         &self,
         through: FileHandle<'_>,
@@ -162,7 +153,7 @@ impl Aio {
                     }
                     FileHandle::Table(guarded, _) => {
                         let args = [context as usize, left, list as usize, 0, 0, 0];
-                        guarded.run_waiting(self.waits(), libc::SYS_io_submit, args)
+                        guarded.run(libc::SYS_io_submit, args)
                     }
                 }
             };

@@ -163,15 +163,15 @@ impl Ring {
                 self.was_read(&request, true);
                 self.deliver_result(done.slot, &request, result, complete);
             }
-            Next::Park => self.park(done.slot, now_ms()),
             Next::Again(request, done_bytes)
                 if self.submit_rest(done.slot, &request, done_bytes) => {}
             Next::Again(..) | Next::Refused if self.is_apart => {
                 let request = self.table.lock().take_back(done.slot);
                 self.deliver_result(done.slot, &request, Err(apart::WOULD_WAIT), complete);
             }
-            // To read it here would take as long as its device: this thread collects the reads of others meanwhile, and may not need this one.
-            Next::Again(..) | Next::Refused => self.park(done.slot, now_ms()),
+            // Past the page cache, to read it here would take as long as its device: this thread collects the reads of others
+            // meanwhile, and may not need this one.
+            Next::Park | Next::Again(..) | Next::Refused => self.park(done.slot, now_ms()),
         }
     }
 

@@ -4,9 +4,8 @@ use super::Ring;
 use super::queue::{FileHandle, RingEntry};
 use super::table::Request;
 
-/// Reads of one system call at most: the fault handler's stack has room for their slots.
-/// Read-ahead submits eight.
-const AT_ONCE: usize = 32;
+/// Reads of one system call at most, as many as a batch of read-ahead has: the fault handler's stack has room for their slots.
+const AT_ONCE: usize = 24;
 
 impl Ring {
     /// Starts up to `count` reads of one file and returns how many, from the front.
