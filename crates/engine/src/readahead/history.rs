@@ -74,11 +74,12 @@ impl Ring {
 }
 
 /// The touches, and a few others: a bit for each of their hashes. Without it a touch without a pattern is compared with 2,000 others.
-struct Filter([u64; 16]);
+/// Four words: it lies on the handler's stack.
+struct Filter([u64; 4]);
 
 impl Filter {
     fn of(touches: &[u32]) -> Filter {
-        let mut filter = Filter([0; 16]);
+        let mut filter = Filter([0; 4]);
         for &touch in touches {
             let (word, bit) = Filter::place(touch);
             filter.0[word] |= bit;
@@ -92,7 +93,7 @@ impl Filter {
     }
 
     fn place(touch: u32) -> (usize, u64) {
-        let hash = touch.wrapping_mul(0x9E37_79B9) >> 22;
+        let hash = touch.wrapping_mul(0x9E37_79B9) >> 24;
         ((hash / 64) as usize, 1 << (hash % 64))
     }
 }

@@ -116,7 +116,9 @@ pub(crate) fn touched(
     touch: Touch,
     advice: Advice,
 ) {
-    if let Some(plan) = plan(cache, addr, folio, touch, advice) {
+    let plan = plan(cache, addr, folio, touch, advice);
+    // By reference: a plan is large for the handler's stack.
+    if let Some(plan) = &plan {
         issue(cache, &plan.ahead);
     }
 }

@@ -30,7 +30,9 @@ pub(super) fn fault(
         Ok(most) => most,
         Err(fault) => return fault,
     };
-    let Some(plan) = ahead::plan(cache, addr, most.clone(), Touch::Miss, advice) else {
+    let plan = ahead::plan(cache, addr, most.clone(), Touch::Miss, advice);
+    // By reference: a plan is large for the handler's stack.
+    let Some(plan) = &plan else {
         return untold(cache, addr, addr..addr + PAGE_SIZE);
     };
     let demand = cache.address(plan.demand.start * PAGE_SIZE as u64)
@@ -39,10 +41,10 @@ pub(super) fn fault(
     match self::demand(cache, addr, range.clone()) {
         Ok(held) => {
             if held.range() != range {
-                ahead::unread(cache, &plan, &range, held.range());
+                ahead::unread(cache, plan, &range, held.range());
             }
             cache.node.stats.major_faults.add(1);
-            let begun = is_behind_much(&plan, flags) && read::begin(cache, &held);
+            let begun = is_behind_much(plan, flags) && read::begin(cache, &held);
             ahead::issue(cache, &plan.ahead);
             Fault::Retry(match begun {
                 true => Wait::begun(cache, held),
@@ -51,13 +53,13 @@ pub(super) fn fault(
         }
         // Somebody else reads the page: it will be mapped, and what is planned ahead of it is as good as before.
         Err(Fault::Again) => {
-            ahead::unread(cache, &plan, &range, addr..addr + PAGE_SIZE);
+            ahead::unread(cache, plan, &range, addr..addr + PAGE_SIZE);
             ahead::issue(cache, &plan.ahead);
             Fault::Again
         }
         // It is planned again with the touch, once there is memory.
         Err(fault) => {
-            ahead::unread(cache, &plan, &range, addr..addr);
+            ahead::unread(cache, plan, &range, addr..addr);
             ahead::withdraw(cache, &plan.ahead);
             fault
         }
@@ -82,6 +84,8 @@ pub(super) fn asked(cache: &Arc<PageCache>, addr: usize, pages: u8, flags: Fault
 }
 
 /// Reads `range`. Read-ahead was not told, and has nothing to take back.
+// Not inlined: the handler's stack has no variables of it while read-ahead is asked.
+#[inline(never)]
 fn untold(cache: &Arc<PageCache>, addr: usize, range: Range<usize>) -> Fault {
     match demand(cache, addr, range) {
         Ok(held) => {
