@@ -380,7 +380,8 @@ fn is_on_tmpfs(file: &File) -> bool {
     unsafe {
         let mut system: libc::statfs = core::mem::zeroed();
         assert_eq!(libc::fstatfs(file.as_raw_fd(), &mut system), 0);
-        system.f_type == libc::TMPFS_MAGIC
+        // Of another type in musl.
+        system.f_type as i64 == libc::TMPFS_MAGIC
     }
 }
 

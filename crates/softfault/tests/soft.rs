@@ -170,13 +170,13 @@ fn signals_do_not_end_the_wait_for_memory() {
         assert_eq!(installed, 0);
     }
     // SAFETY: only asks.
-    let waiter = unsafe { libc::pthread_self() };
+    let waiter = unsafe { libc::pthread_self() } as usize;
     let is_over = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 // SAFETY: the thread waits for this one.
-                unsafe { libc::pthread_kill(waiter, libc::SIGUSR1) };
+                unsafe { libc::pthread_kill(waiter as libc::pthread_t, libc::SIGUSR1) };
                 std::thread::sleep(Duration::from_millis(1));
             }
         });

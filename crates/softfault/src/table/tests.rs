@@ -109,7 +109,9 @@ fn send_locked(to: &sent::Name, times: u32) {
     };
     file.0.cmsg_len = 20;
     (file.0.cmsg_level, file.0.cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
-    (message.msg_control, message.msg_controllen) = ((&raw mut file).cast(), size_of::<File>());
+    // Of another type in musl.
+    (message.msg_control, message.msg_controllen) =
+        ((&raw mut file).cast(), size_of::<File>() as _);
     message.msg_name = core::ptr::from_ref(&to.0).cast_mut().cast();
     message.msg_namelen = to.1;
     // SAFETY: the message and all that it names is here.

@@ -30,12 +30,12 @@ fn told() -> (Range<usize>, File) {
     // Missing pages.
     let mut register = [memory.start as u64, PAGE_SIZE as u64, 1, 0_u64];
     let calls = [
-        (0xc018_aa3f, api.as_mut_ptr()),
+        (0xc018_aa3f_u32, api.as_mut_ptr()),
         (0xc020_aa00, register.as_mut_ptr()),
     ];
     for (call, structure) in calls {
         // SAFETY: UFFDIO_API and UFFDIO_REGISTER, with their structures.
-        let answer = unsafe { libc::ioctl(fd.as_raw_fd(), call, structure) };
+        let answer = unsafe { libc::ioctl(fd.as_raw_fd(), call as libc::Ioctl, structure) };
         assert_eq!(answer, 0, "errno {}", errno());
     }
     (memory, fd)
