@@ -9,6 +9,7 @@ use child::{dies_of, scenario};
 use files::{byte_at, made_file};
 use softfault::{
     Engine, FaultError, MIN_MEMORY, Mmap, MmapMut, MmapOptions, MmapRaw, OnTruncate, Swap,
+    UncheckedAdvice,
 };
 use softfault_oracle::Random;
 use std::fs::File;
@@ -345,6 +346,33 @@ fn bytes_for_a_part_that_is_read_only_are_an_error() {
     assert_eq!(copy(), Ok(bytes.len()));
     // SAFETY: of this map, which was not remapped.
     unsafe { map.release(kept) };
+}
+
+/// Failed before, some of the times: the thread that made the part writable kept pages once more that the other had let go of, and
+/// they stayed in memory as long as the map.
+#[test]
+fn pages_that_are_let_go_of_while_a_part_becomes_writable_do_not_stay() {
+    let map: MmapRaw = engine().map_anon(64 * PAGE).unwrap().into();
+    let keep = |page: usize| map.keep(page * PAGE..(page + 1) * PAGE, false).unwrap();
+    let both = std::sync::Barrier::new(2);
+    for _ in 0..300 {
+        map.protect_part(0..64 * PAGE, false).unwrap();
+        let kept: Vec<_> = (0..64).map(keep).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                both.wait();
+                map.protect_part(0..64 * PAGE, true).unwrap();
+            });
+            both.wait();
+            // SAFETY: of this map, which was not remapped.
+            kept.into_iter()
+                .rev()
+                .for_each(|kept| unsafe { map.release(kept) });
+        });
+        // Refused for pages that stay.
+        // SAFETY: nobody relies on the bytes.
+        unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) }.unwrap();
+    }
 }
 
 #[test]

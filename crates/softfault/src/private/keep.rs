@@ -196,13 +196,20 @@ impl Private {
     /// After some pages became writable: those of them that stay are not write-protected any more, as far as the
     /// budget goes.
     pub(super) fn keep_writable(&self, managed: &Managed, pages: &Range<usize>) {
-        let held = self.held().clone();
-        for numbers in held {
-            let held = self.addresses_of(&numbers);
-            let part = held.start.max(pages.start)..held.end.min(pages.end);
-            if !part.is_empty() {
-                let _ = self.keep(managed, part, HoldFor::Allowed);
-            }
+        let pages = self.numbers(pages);
+        let parts: Vec<_> = {
+            let mut held = self.held();
+            let part = |held: &Range<usize>| held.start.max(pages.start)..held.end.min(pages.end);
+            let parts = held.iter().map(part).filter(|part| !part.is_empty());
+            let parts: Vec<_> = parts.collect();
+            // This thread holds them as well: were others to let go of them meanwhile, they would stay for ever.
+            held.extend_from_slice(&parts);
+            parts
+        };
+        for part in parts {
+            let addresses = self.addresses_of(&part);
+            let _ = self.keep(managed, addresses.clone(), HoldFor::Allowed);
+            self.release(managed, addresses);
         }
     }
 }
