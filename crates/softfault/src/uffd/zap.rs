@@ -114,7 +114,9 @@ impl Zap {
             let mut done = match done {
                 Ok(done) => done,
                 Err(libc::EINTR | libc::EAGAIN) => continue,
-                Err(libc::EPERM | libc::EINVAL | libc::ENOSYS | libc::EBADF) if first == 0 => {
+                Err(libc::EPERM | libc::EINVAL | libc::ENOSYS | libc::EBADF)
+                    if first == 0 && !self.takes_calls() =>
+                {
                     self.refused.store(true, Ordering::Relaxed);
                     return false;
                 }
@@ -136,6 +138,12 @@ impl Zap {
         }
         true
     }
+
+    /// False if the kernel refuses the call itself, and not only a range, which may be sealed.
+    fn takes_calls(&self) -> bool {
+        // SAFETY: of nothing.
+        unsafe { self.process.madvise(&[], self.advice) }.is_ok()
+    }
 }
 
 /// The best that this kernel knows: it checks an advice before it looks for pages.
@@ -144,5 +152,40 @@ fn best_advice() -> c_int {
     match unsafe { sync::kernel_calls::madvise(core::ptr::null_mut(), 0, DONTNEED_LOCKED) } {
         0 => DONTNEED_LOCKED,
         _ => libc::MADV_DONTNEED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use softfault_engine::PAGE_SIZE;
+
+    /// Before, one such page made each later range a call of its own, and a TLB shootdown, in the whole process.
+    #[test]
+    fn a_sealed_page_does_not_end_batches() {
+        /// `mseal(2)`, of Linux 6.10.
+        const MSEAL: libc::c_long = 462;
+        let page = || sync::pages::map(PAGE_SIZE).unwrap().as_ptr();
+        let (sealed, other) = (page(), page());
+        // SAFETY: memory of this test, which is never unmapped.
+        unsafe { (sealed.write(1), other.write(1)) };
+        // SAFETY: the same. The kernel refuses to throw away what is sealed and only read.
+        let refused = unsafe {
+            libc::mprotect(sealed.cast(), PAGE_SIZE, libc::PROT_READ);
+            libc::syscall(MSEAL, sealed, PAGE_SIZE, 0_usize)
+        };
+        if refused != 0 {
+            let error = std::io::Error::last_os_error();
+            return softfault_skip::skipped("kernel", format_args!("no mseal(2): {error}"));
+        }
+        let zap = Zap::new();
+        let refused_before = zap.refused.load(Ordering::Relaxed) || !zap.takes_calls();
+        let ranges = [sealed, other].map(|page| page.addr()..page.addr() + PAGE_SIZE);
+        zap.zap(&ranges);
+        // SAFETY: as above.
+        let bytes = unsafe { [sealed.read(), other.read()] };
+        assert_eq!(bytes, [1, 0]);
+        let refused = zap.refused.load(Ordering::Relaxed);
+        assert_eq!(refused, refused_before);
     }
 }
