@@ -198,6 +198,7 @@ pub(crate) fn watch() -> bool {
     static REGISTERED: Done = Done::new();
     REGISTERED.once(|| {
         FIRST.store(std::process::id(), Relaxed);
+        PROCESS.store(std::process::id(), Relaxed);
         let _ = STANDARD_ERROR.set(identity_of(libc::STDERR_FILENO));
         // SAFETY: a function that stays, and needs nothing that goes before it.
         unsafe { libc::atexit(at_exit) };
@@ -211,8 +212,9 @@ pub(crate) fn made_writable(bytes: usize) {
     WRITABLE[1].fetch_add(bytes as u64, Relaxed);
 }
 
-/// In a child of fork: the counts so far are the parent's.
+/// In a child of fork, which has one thread: the counts so far are the parent's.
 pub(crate) fn forked() {
+    begin(std::process::id());
     for (parents, count) in PARENTS.iter().zip(of_process()) {
         parents.store(count, Relaxed);
     }
@@ -264,7 +266,8 @@ pub(crate) fn gone(node: &Arc<Node>) {
     }
 }
 
-/// The first engine that goes in a child of fork forgets the counts of the parent's.
+/// A child of fork forgets the counts of the parent's. Here is done what [`forked`] does, if nobody told of the fork: of two engines
+/// that go at a time then, the counts of one may be lost.
 fn begin(here: u32) {
     if PROCESS.swap(here, Relaxed) != here {
         GONE.iter().for_each(|count| count.store(0, Relaxed));

@@ -19,8 +19,8 @@
 //! Serving waits for disks and for memory, and reads that were begun have the thread of the ring, which waits besides only for reclaim by
 //! others. But a read that is waited for may want the lock of a file, which a thread has that sleeps in a fault itself, in write(2): its
 //! message may not have been read yet, or be left. So no thread waits in a fault unless another one reads messages and one more is idle,
-//! or is started before, up to a bound. It is started while another thread reads: this uses the heap, which may itself be in a map of
-//! ours. Where threads cannot be had, a pool of few is slow.
+//! or is started before, up to a bound. This uses the heap, which for that reason cannot be in a map of ours. Where threads cannot be had, a
+//! pool of few is slow.
 
 use super::begin::{self, Batch, MessageReaderStart};
 use super::last_messages::LastMessages;
