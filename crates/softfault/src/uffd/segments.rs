@@ -84,8 +84,8 @@ struct ScanSlot {
 
 /// The part of a scan that handlers change.
 struct Shown {
-    /// Of the window. Immutable.
-    window: Range<usize>,
+    /// Where the window begins. Immutable. Its end may be that of its file.
+    window: usize,
     /// Addresses of the window to which the mapping elsewhere has yet to come.
     rest: Range<usize>,
     /// Where the first page of these is.
@@ -235,7 +235,7 @@ impl UffdMmu {
             let mut scan = slot.scan.lock();
             if scan.is_none() {
                 *scan = Some(Shown {
-                    window: window.range(),
+                    window: window.addr,
                     rest: rest.clone(),
                     elsewhere: place.keep(),
                     shown: [const { None }; MOST_SHOWN],
@@ -281,7 +281,7 @@ impl UffdMmu {
     pub(super) fn stop_scans_of(&self, window: &Range<usize>) {
         for slot in &self.scans.slots {
             let mut scan = slot.scan.lock();
-            if let Some(scan) = scan.as_mut().filter(|scan| scan.window == *window) {
+            if let Some(scan) = scan.as_mut().filter(|scan| window.contains(&scan.window)) {
                 slot.set_next(&(0..0));
                 scan.stop();
             }
