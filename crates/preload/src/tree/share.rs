@@ -29,6 +29,9 @@ const STAYS_SHORT: Duration = Duration::from_millis(500);
 const IDLE: Duration = Duration::from_secs(1);
 /// Processor time, of that, which is nothing.
 const NOTHING: Duration = Duration::from_millis(10);
+/// A process that could not give all that it was due to, since pages stay, does not try again for so long: all others of its pages are evicted
+/// each time.
+const KEEPS: Duration = Duration::from_secs(10);
 /// Between two looks at the limits of a budget that nobody said.
 const LIMITS: Duration = Duration::from_secs(1);
 const STACK: usize = 256 << 10;
@@ -212,6 +215,8 @@ struct Divider {
     engine: Engine,
     /// When it evicted last.
     short_at: Option<Instant>,
+    /// When it could not give as much as it was due to, if it could not the last time.
+    kept_at: Option<Instant>,
     activity: Activity,
 }
 
@@ -240,6 +245,7 @@ impl Divider {
             seat,
             engine,
             short_at: None,
+            kept_at: None,
             activity: Activity::new(),
         }
     }
@@ -288,6 +294,11 @@ impl Divider {
 
     fn is_short(&self) -> bool {
         self.short_at.is_some_and(|at| at.elapsed() < STAYS_SHORT)
+    }
+
+    /// True if there is no use in giving again yet.
+    fn keeps(&self) -> bool {
+        self.kept_at.is_some_and(|at| at.elapsed() < KEEPS)
     }
 
     /// Reports its use and its demand, takes free memory, and computes the part that it has to give.
@@ -340,7 +351,7 @@ impl Divider {
             if share + more < due {
                 wake_for(&locked, self.seat.number);
             }
-        } else if share > due && (are_short || shares > memory) {
+        } else if share > due && (are_short || shares > memory) && !self.keeps() {
             now = Some(due.next_multiple_of(PAGE_BYTES));
         } else if share != stats.budget_bytes {
             // The page was locked when the engine could not have it.
@@ -368,12 +379,11 @@ impl Divider {
         }
         self.seat.is_giving.store(true, Relaxed);
         // Pinned pages, and private pages without swap, stay: then less is given.
-        let halfway = bytes + (before - bytes) / 2;
-        let given = [bytes, halfway & !(PAGE_BYTES - 1)]
-            .into_iter()
-            .find(|&bytes| self.engine.set_memory(bytes as usize).is_ok());
+        let _ = self.engine.approach_memory(bytes as usize);
         self.seat.is_giving.store(false, Relaxed);
-        self.give(given.unwrap_or(before));
+        let given = self.engine.stats().budget_bytes;
+        self.kept_at = (given > bytes).then(Instant::now);
+        self.give(given);
         // Pages evicted for the others say nothing of this one.
         member.wake_word.fetch_and(!SHORT, Relaxed);
     }

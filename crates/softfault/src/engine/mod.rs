@@ -26,7 +26,7 @@ use crate::generation::PerProcess;
 use crate::{environment, faults, fork, signal};
 use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::cache::NodeError;
+use softfault_engine::cache::{Node, NodeError};
 use softfault_engine::fault;
 use std::fs::File;
 use std::io;
@@ -85,12 +85,28 @@ impl Engine {
     /// that cannot go to swap hold more than it; or the engine around this one cannot spare the memory. Does
     /// nothing if the kernel serves the maps ([`Fallback::Kernel`]).
     pub fn set_memory(&self, bytes: usize) -> io::Result<()> {
+        self.change_memory(bytes, Node::set_memory)
+    }
+
+    /// The same, or where pinned pages and private memory do not let the budget be so low, as low as they do.
+    #[doc(hidden)]
+    pub fn approach_memory(&self, bytes: usize) -> io::Result<()> {
+        self.change_memory(bytes, Node::approach_memory)
+    }
+
+    fn change_memory(
+        &self,
+        bytes: usize,
+        change: impl FnOnce(&Node, usize) -> Result<(), NodeError>,
+    ) -> io::Result<()> {
         faults::reinstall_handler();
         let _masked = signal::masked();
         let Some(managed) = self.inner.managed_here()? else {
             return Ok(());
         };
-        let set = managed.reads.set_memory(&managed.node, bytes);
+        let set = managed
+            .reads
+            .set_by_program(|| change(&managed.node, bytes));
         set.map_err(|no| match no {
             NodeError::BudgetTooLarge => {
                 let least = managed.node.budget.limit() as usize * PAGE_SIZE;

@@ -5,6 +5,9 @@
 //! kernel cannot take back. So after every 16 MiB that were read, ten times a second at most, the limits are looked at
 //! again, by the thread that watches memory; and the budget goes down, and up again to its first value. A
 //! limit that goes below the process's use at that moment leaves no time for that.
+//!
+//! Private memory without swap, and pins, may stay where they are. Then the budget goes as low as they let it, and it is not tried again
+//! soon: each time all pages of files are evicted.
 
 use super::reads::ReadPolicy;
 use super::room::now_ms;
@@ -14,16 +17,18 @@ use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::node::MIN_BYTES;
 use softfault_engine::cache::{Node, NodeError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes read, and time, between two looks.
 const STEP: u64 = 16 << 20;
 const PAUSE_MS: u64 = 100;
+/// Before a budget is tried again that could not be.
+const AGAIN_MS: u64 = 60_000;
 
 #[derive(Debug)]
 pub(super) struct LimitFollower {
-    /// Pages of the first budget; `None` if the program said one. Held while the budget changes.
-    first: Mutex<Option<u64>>,
+    /// `None` if the program said a budget. Held while the budget changes.
+    now: Mutex<Option<Following>>,
     /// Immutable. False: the program said one from the beginning.
     ever: bool,
     /// Bytes read since the last look. Relaxed, as the next: any value is some moment's.
@@ -31,11 +36,23 @@ pub(super) struct LimitFollower {
     looked_ms: AtomicU64,
 }
 
+#[derive(Debug)]
+struct Following {
+    /// Pages of the first budget.
+    first: u64,
+    /// The last budget that was due and could not be, in bytes, and when that was.
+    refused: Option<(usize, u64)>,
+}
+
 impl LimitFollower {
     pub(super) fn new(first: Option<u64>) -> Self {
+        let following = |first| Following {
+            first,
+            refused: None,
+        };
         Self {
             ever: first.is_some(),
-            first: Mutex::new(first),
+            now: Mutex::new(first.map(following)),
             since: AtomicU64::new(0),
             looked_ms: AtomicU64::new(0),
         }
@@ -54,6 +71,10 @@ impl LimitFollower {
         }
         is_time
     }
+
+    fn now(&self) -> MutexGuard<'_, Option<Following>> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ReadPolicy {
@@ -63,34 +84,92 @@ impl ReadPolicy {
     }
 
     /// Sets the budget as the program says: it follows nobody from then on.
-    pub(crate) fn set_memory(&self, node: &Node, bytes: usize) -> Result<(), NodeError> {
-        let mut first = self
-            .follower
-            .first
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        node.set_memory(bytes)?;
-        *first = None;
+    pub(crate) fn set_by_program(
+        &self,
+        set: impl FnOnce() -> Result<(), NodeError>,
+    ) -> Result<(), NodeError> {
+        let mut now = self.follower.now();
+        set()?;
+        *now = None;
         Ok(())
     }
 
-    /// Sets the budget as the limits are now. Where it cannot be kept, it stays.
+    /// It follows from now on, and is that at first.
+    #[cfg(test)]
+    fn begin_to_follow(&self, bytes: usize) {
+        *self.follower.now() = LimitFollower::new(Some((bytes / PAGE_SIZE) as u64))
+            .now()
+            .take();
+    }
+
+    /// Sets the budget as the limits are now, or as near to that as it can be.
     pub(crate) fn follow(&self, node: &Node) {
-        let first = self
-            .follower
-            .first
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let (Some(first), Some(room)) = (*first, self.room()) else {
+        let mut now = self.follower.now();
+        let (Some(following), Some(room)) = (&mut *now, self.room()) else {
             return;
         };
         // A limit that was taken away limits nothing.
         let limit = room.limit().unwrap_or(u64::MAX);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let due = machine::default_budget(limit.min(machine::memory_bytes()));
-        let due = due.max(MIN_BYTES).min(first as usize * PAGE_SIZE);
-        if due / PAGE_SIZE != node.budget.limit() as usize {
-            let _ = node.set_memory(due);
+        let due = due.max(MIN_BYTES).min(following.first as usize * PAGE_SIZE);
+        let is_set = || due / PAGE_SIZE == node.budget.limit() as usize;
+        let was_refused = |(refused, when)| refused == due && now_ms() < when + AGAIN_MS;
+        if is_set() || following.refused.is_some_and(was_refused) {
+            return;
         }
+        let _ = node.approach_memory(due);
+        following.refused = (!is_set()).then(|| (due, now_ms()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Engine, Reads, signal};
+    use softfault_engine::PAGE_SIZE;
+    use std::fs::File;
+
+    /// Failed before: each look evicted all pages of files, for a second at least, and the budget stayed as high as it was.
+    #[test]
+    fn a_budget_goes_as_low_as_memory_that_stays() {
+        let engine = Engine::builder().memory(64 << 20).reads(Reads::Auto);
+        let engine = engine.allow_kernel_maps(false).build().unwrap();
+        let managed = engine.inner.managed().unwrap();
+        if managed.reads.room().is_none() {
+            return softfault_skip::skipped("kernel", "there is no table of descriptors");
+        }
+        managed.reads.begin_to_follow(64 << 20);
+        let mut private = engine.map_anon(40 << 20).unwrap();
+        private.fill(1);
+        let path = std::env::temp_dir().join(format!("softfault-stays-{}", std::process::id()));
+        std::fs::write(&path, vec![2; 16 << 20]).unwrap();
+        // SAFETY: nobody writes to it.
+        let map = unsafe { engine.map(&File::open(&path).unwrap()) }.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let read = || {
+            (0..map.len())
+                .step_by(PAGE_SIZE)
+                .for_each(|at| assert_eq!(map[at], 2))
+        };
+        let follow = |limit| {
+            let _masked = signal::masked();
+            managed.reads.room().unwrap().set_limit(limit);
+            managed.reads.follow(&managed.node);
+            engine.stats().budget_bytes
+        };
+        read();
+        assert_eq!(follow(256 << 20), 64 << 20);
+        let lower = follow(64 << 20);
+        assert!((40 << 20..56 << 20).contains(&lower), "{lower}");
+        read();
+        let evicted = engine.stats().evicted;
+        (0..3).for_each(|_| assert_eq!(follow(64 << 20), lower));
+        assert_eq!(engine.stats().evicted, evicted);
+        assert!(private.iter().all(|&byte| byte == 1));
+        // Another limit is tried at once.
+        drop(private);
+        assert_eq!(follow(128 << 20), 32 << 20);
+        assert_eq!(follow(256 << 20), 64 << 20);
+        read();
     }
 }

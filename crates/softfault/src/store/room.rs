@@ -50,6 +50,9 @@ pub(super) struct Room {
     evicted: AtomicU64,
     /// When the last look was; 0 before the first.
     looked_ms: AtomicU64,
+    /// The limit as a test says it; 0: none does.
+    #[cfg(test)]
+    said: AtomicU64,
 }
 
 /// A memory cgroup: its limit, and its use.
@@ -71,6 +74,8 @@ impl Room {
             since: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             looked_ms: AtomicU64::new(0),
+            #[cfg(test)]
+            said: AtomicU64::new(0),
         })
     }
 
@@ -96,6 +101,10 @@ impl Room {
 
     /// The lowest limit of the cgroups, as it is now.
     pub(super) fn limit(&self) -> Option<u64> {
+        #[cfg(test)]
+        if let limit @ 1.. = self.said.load(Relaxed) {
+            return Some(limit);
+        }
         self.groups.iter().filter_map(Group::limit).min()
     }
 
@@ -231,6 +240,11 @@ mod tests {
         pub(in crate::store) fn set_left(&self, left: i64) {
             self.looked_ms.store(STILL, Relaxed);
             self.left.store(left, Relaxed);
+        }
+
+        /// From now on that is the limit of the cgroups.
+        pub(in crate::store) fn set_limit(&self, limit: u64) {
+            self.said.store(limit, Relaxed);
         }
     }
 

@@ -79,6 +79,20 @@ impl Node {
     /// private memory hold so much that faults could not go on, and where an enclosing
     /// budget cannot spare the cost of a larger one, the budget stays as it was.
     pub fn set_memory(&self, bytes: usize) -> Result<(), NodeError> {
+        self.change_memory(bytes, |_| None)
+    }
+
+    /// The same, or where memory that cannot be evicted does not let the budget be so low, as low as that and an eighth for files.
+    pub fn approach_memory(&self, bytes: usize) -> Result<(), NodeError> {
+        self.change_memory(bytes, |stays| Some(stays + stays / 7 + FLOOR))
+    }
+
+    /// `higher`: the budget, in pages, where so many pages stay, if another one will do.
+    fn change_memory(
+        &self,
+        bytes: usize,
+        higher: impl Fn(u64) -> Option<u64>,
+    ) -> Result<(), NodeError> {
         let pages = bytes / PAGE_SIZE;
         if pages * PAGE_SIZE < MIN_BYTES {
             return Err(NodeError::BudgetTooSmall);
@@ -87,15 +101,24 @@ impl Node {
             return Err(NodeError::BudgetTooLarge);
         }
         let mut shares = self.size.shares.lock();
-        let after = (pages / FOLIO_SHARE) as u64;
         let before = self.budget.limit();
         let _lowering = self.budget.lower();
-        self.budget.set_limit(pages as u64);
-        let less = shares.saturating_sub(after);
-        if self.budget.held() - less > self.budget.most_held() || !self.reclaim_down(less) {
-            self.budget.set_limit(before);
-            return Err(NodeError::Held);
-        }
+        let mut pages = pages as u64;
+        let (after, less) = loop {
+            self.budget.set_limit(pages);
+            let after = pages / FOLIO_SHARE as u64;
+            let less = shares.saturating_sub(after);
+            match self.reclaim_to_limit(less) {
+                Ok(()) => break (after, less),
+                Err(stays) => match higher(stays) {
+                    Some(more) if (pages + 1..before).contains(&more) => pages = more,
+                    _ => {
+                        self.budget.set_limit(before);
+                        return Err(NodeError::Held);
+                    }
+                },
+            }
+        };
         self.let_go(less);
         *shares -= less;
         if after > *shares {
@@ -107,6 +130,18 @@ impl Node {
             *shares = after;
         }
         Ok(())
+    }
+
+    /// Reclaims until the limit is kept, once `less` pages have been given back. The error is the pages that stay.
+    fn reclaim_to_limit(&self, less: u64) -> Result<(), u64> {
+        let held = self.budget.held();
+        if held - less > self.budget.most_held() {
+            return Err(held);
+        }
+        match self.reclaim_down(less) {
+            true => Ok(()),
+            false => Err(self.budget.charged()),
+        }
     }
 
     /// Reclaims until the limit is kept, and leaves faults their floor, once `less` pages
