@@ -56,7 +56,10 @@ impl Files {
         };
         if served.by() == Server::Engine && policy.has_room() && file.is_in_the_page_cache() {
             // A file that the kernel refuses is served as before.
-            let _ = served.show(cache, true);
+            if served.show(cache, true) == Ok(true) {
+                // The thread may be asleep, as the kernel served none.
+                policy.bell.ring();
+            }
         }
     }
 
@@ -79,8 +82,7 @@ impl Watch {
     fn start(&self, shared: &Arc<SharedTable>, policy: &Arc<ReadPolicy>) {
         let mut thread = lock(&self.thread);
         if thread.is_some() {
-            // It may have been asleep, with none that the kernel serves.
-            return policy.bell.ring();
+            return;
         }
         // No signal is for the thread: a handler that touched a window which is changing would wait for it.
         let over = Arc::new(AtomicBool::new(false));
@@ -238,5 +240,48 @@ impl Looks<'_> {
             self.fills.add(served);
         }
         is_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Server;
+    use crate::{Engine, Reads, signal};
+    use std::fs::File;
+    use std::time::{Duration, Instant};
+
+    /// Failed before: the thread was woken before the kernel served the window, looked, and slept for as long as nobody read on.
+    #[test]
+    fn what_is_shown_to_a_sleeping_thread_is_taken_over() {
+        let engine = Engine::builder().memory(16 << 20).small_maps(0);
+        let engine = engine.reads(Reads::Auto).build().unwrap();
+        let managed = engine.inner.managed().unwrap();
+        if !managed.reads.looks_at_the_page_cache() {
+            return softfault_skip::skipped("kernel", "there is no table of descriptors");
+        }
+        managed.reads.set_room(0);
+        let path = std::env::temp_dir().join(format!("softfault-asleep-{}", std::process::id()));
+        std::fs::write(&path, vec![1; 4 << 20]).unwrap();
+        // SAFETY: nobody writes to it.
+        let map = unsafe { engine.map(&File::open(&path).unwrap()) }.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (cache, served) = map.file().unwrap().parts();
+        // It has fallen asleep by then, or this test finds less.
+        std::thread::sleep(Duration::from_millis(500));
+        managed.reads.set_room(1 << 40);
+        {
+            let _masked = signal::masked();
+            engine.inner.files.consider(&managed.reads, &cache, &served);
+        }
+        if served.by() == Server::Engine {
+            return softfault_skip::skipped("kernel", "the kernel may not serve the file");
+        }
+        managed.reads.set_room(0);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while served.by() == Server::Kernel {
+            assert!(Instant::now() < deadline, "never");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(map.iter().all(|&byte| byte == 1));
     }
 }
