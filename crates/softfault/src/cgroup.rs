@@ -10,10 +10,16 @@ pub(crate) struct CgroupFiles {
     pub(crate) current: PathBuf,
 }
 
+/// Where the kernel says of which cgroups a thread is. That of the process says "/" in cgroup v1 once its first thread has ended.
+pub(crate) const SAID: &str = "/proc/thread-self/cgroup";
+
 /// All that bound the process, from its own to the root. Some files may not be there.
 pub(crate) fn memory_cgroups() -> Vec<CgroupFiles> {
-    // That of the process says "/" in cgroup v1 once its first thread has ended.
-    let said = std::fs::read_to_string("/proc/thread-self/cgroup").unwrap_or_default();
+    memory_cgroups_of(&std::fs::read_to_string(SAID).unwrap_or_default())
+}
+
+/// The same by what the kernel says.
+pub(crate) fn memory_cgroups_of(said: &str) -> Vec<CgroupFiles> {
     let unified = Path::new("/sys/fs/cgroup/unified");
     let unified = match unified.is_dir() {
         true => unified,

@@ -1,14 +1,16 @@
 //! Files read past the kernel's page cache, through it, and by the memory that there is: the bytes that come from the disk,
 //! the pages that stay in the page cache, and that bytes are the same.
 
+mod cgroup;
 mod child;
 mod files;
 mod proc;
 
+use cgroup::Group;
 use child::{command, scenario};
 use files::{byte_at, check, made_file, map, path};
 use proc::machine;
-use softfault::{Advice, AsyncReads, Engine, Reads};
+use softfault::{AsyncReads, Engine, Reads};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -247,57 +249,6 @@ fn twice(test: &str, file: &Named, bytes: usize) {
     }
 }
 
-/// A memory cgroup of this test's; goes with its last use.
-struct Group(PathBuf);
-
-impl Group {
-    /// `None` where none can be made.
-    fn new(name: &str, limit: usize) -> Option<Self> {
-        let name = format!("softfault-{}-{name}", std::process::id());
-        ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"]
-            .iter()
-            .find_map(|root| {
-                let folder = Path::new(root).join(&name);
-                fs::create_dir(&folder).ok()?;
-                let group = Self(folder);
-                set_limit(&group.0, limit).then_some(group)
-            })
-    }
-
-    /// True if pages were taken, or refused, because of it. Of either version.
-    fn met_its_limit(&self) -> bool {
-        let read = |file| fs::read_to_string(self.0.join(file)).unwrap_or_default();
-        let (failures, events) = (read("memory.failcnt"), read("memory.events"));
-        let mut words = events.lines().map(|line| line.split_once(' '));
-        let times = words.find_map(|line| line.filter(|(name, _)| *name == "max"));
-        let times = times.map_or(failures.trim(), |(_, times)| times);
-        times.parse::<u64>().is_ok_and(|times| times > 0)
-    }
-}
-
-/// Of either version.
-fn set_limit(group: &Path, limit: usize) -> bool {
-    ["memory.limit_in_bytes", "memory.max"]
-        .iter()
-        .filter(|file| group.join(file).exists())
-        .any(|file| fs::write(group.join(file), limit.to_string()).is_ok())
-}
-
-/// Takes the limit of a memory cgroup away.
-fn lift_limit(group: &Path) -> bool {
-    [("memory.limit_in_bytes", "-1"), ("memory.max", "max")]
-        .iter()
-        .filter(|(file, _)| group.join(file).exists())
-        .any(|(file, none)| fs::write(group.join(file), none).is_ok())
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Pages left in the page cache go to its parent.
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 /// A file that does not fit goes past the page cache, and other programs' pages there stay; a file that fits is left there.
 #[test]
 fn a_memory_cgroup_bounds_the_page_cache() {
@@ -520,60 +471,4 @@ fn the_environment_says_how_to_read() {
         with("no")
             .contains("refused: SOFTFAULT_READS=no: the value must be direct, cached or auto")
     );
-}
-
-/// In a child: joins a memory cgroup, and touches a file until the budget is the one that a limit makes of it.
-fn follow_in_child(scenario: &str) {
-    let (group, path) = scenario.split_once(' ').expect("two words");
-    let group = Path::new(group);
-    fs::write(group.join("cgroup.procs"), "0").expect("joined");
-    let file = File::open(path).expect("opened");
-    let engine = Engine::builder()
-        .allow_kernel_maps(false)
-        .build()
-        .expect("built");
-    let map = map(&engine, &file);
-    let until = |budget: usize| {
-        let budget = budget as u64;
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(300);
-        while engine.stats().budget_bytes != budget {
-            assert!(std::time::Instant::now() < end, "{:?}", engine.stats());
-            (0..map.len()).step_by(PAGE).for_each(|at| check(&map, at));
-            map.advise(Advice::PageOut).expect("evicted");
-        }
-    };
-    until(256 * MIB);
-    assert!(set_limit(group, 256 * MIB));
-    until(64 * MIB);
-    assert!(set_limit(group, 2048 * MIB));
-    until(256 * MIB);
-    assert!(set_limit(group, 256 * MIB));
-    until(64 * MIB);
-    // Nor does a limit that is taken away leave a trace.
-    assert!(lift_limit(group));
-    until(256 * MIB);
-    // From now on it is the program's.
-    engine.set_memory(128 * MIB).expect("set");
-    until(128 * MIB);
-    assert!(set_limit(group, 256 * MIB));
-    for _ in 0..20 {
-        (0..map.len()).step_by(PAGE).for_each(|at| check(&map, at));
-        map.advise(Advice::PageOut).expect("evicted");
-    }
-    until(128 * MIB);
-}
-
-#[test]
-fn a_budget_that_nobody_asked_for_follows_the_limit() {
-    const TEST: &str = "a_budget_that_nobody_asked_for_follows_the_limit";
-    if let Some(scenario) = scenario() {
-        return follow_in_child(&scenario);
-    }
-    let Some(group) = Group::new("follows", 1024 * MIB) else {
-        return softfault_skip::skipped("root", "no memory cgroup can be made");
-    };
-    let file = Named::new("follows", 32 * MIB);
-    let scenario = format!("{} {}", group.0.display(), file.path.display());
-    let output = command(TEST, &scenario).output().expect("a child");
-    assert!(output.status.success(), "{output:?}");
 }

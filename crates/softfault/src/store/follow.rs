@@ -108,8 +108,11 @@ impl ReadPolicy {
         let (Some(following), Some(room)) = (&mut *now, self.room()) else {
             return;
         };
+        let Ok(limit) = room.limit() else {
+            return;
+        };
         // A limit that was taken away limits nothing.
-        let limit = room.limit().unwrap_or(u64::MAX);
+        let limit = limit.unwrap_or(u64::MAX);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let due = machine::default_budget(limit.min(machine::memory_bytes()));
         let due = due.max(MIN_BYTES).min(following.first as usize * PAGE_SIZE);

@@ -20,6 +20,7 @@
 use super::descriptor::Descriptor;
 use super::open::{Mode, OpenedFile, bytes_allocated};
 use super::reads::{ReadPolicy, Reads};
+use super::room::Room;
 use super::stream::{AGAIN, LONG};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
@@ -189,6 +190,7 @@ impl FileReadPath {
             Reads::Cached => return Self::new(ReadPath::Keep, counted, None),
             Reads::Auto => policy.room(),
         };
+        room.into_iter().for_each(Room::find_groups);
         // Which pages of a device are in the page cache is not known; the program's own open file is direct,
         // and stays so.
         if opened.device || past == ReadPath::Past && !opened.ours {

@@ -143,9 +143,12 @@ impl ReadPolicy {
         self.room.as_ref().expect("of `Auto`").set_left(left);
     }
 
-    /// Of [`Reads::Auto`]: whether there is room in the page cache for any more.
+    /// Of [`Reads::Auto`]: whether there is room in the page cache for any more. Not for a handler.
     pub(crate) fn has_room(&self) -> bool {
-        self.room.as_ref().is_some_and(|room| room.fits(1))
+        self.room.as_ref().is_some_and(|room| {
+            room.find_groups();
+            room.fits(1)
+        })
     }
 
     pub(super) fn count(&self, through_cache: bool, bytes: usize) {

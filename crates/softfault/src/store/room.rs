@@ -12,14 +12,19 @@
 //! And each of them but that eighth less the rest of the budget, since that is promised.
 //!
 //! Asking costs some calls in the table of descriptors: so it is asked again after 16 MiB that were
-//! brought in, and after a quarter of a second when a file is opened. No heap, no lock.
+//! brought in, and after a quarter of a second when a file is opened. No heap, no wait for a lock.
+//!
+//! A process may be moved to another cgroup, and its first one removed: which ones it has is looked at once a second, by the thread that
+//! watches memory and where files are opened. A limit that cannot be read is no limit that is not there: there is no room until
+//! it can be.
 
-use crate::cgroup::{CgroupFiles, memory_cgroups};
+use crate::cgroup::{CgroupFiles, SAID, memory_cgroups_of};
 use crate::table::Guarded;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI64, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::Budget;
+use softfault_engine::lock::Mutex;
 use std::ffi::CString;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +33,10 @@ use std::sync::Arc;
 const STEP: u64 = 16 << 20;
 /// How long an answer holds for a file that is opened.
 const FRESH_MS: u64 = 250;
+/// Between two looks at the cgroups that the process has.
+const GROUPS_MS: u64 = 1000;
+/// Bytes of what the kernel says of them: a line for each hierarchy, each with a path.
+const MOST_SAID: usize = 32 << 10;
 /// Memory that stays free of any limit.
 const RESERVE: u64 = 32;
 /// The part of the available memory that one engine may evict.
@@ -37,8 +46,14 @@ const EVICTED: u64 = 8;
 pub(super) struct Room {
     /// Immutable. /proc/meminfo.
     machine: Guarded,
-    /// Immutable. The memory cgroups, from the process's own to the root.
-    groups: Box<[Group]>,
+    /// Immutable. What the kernel says of the process's cgroups.
+    said: Option<Guarded>,
+    /// Its memory cgroups. Handlers do not wait for it: a child of fork may find it locked for ever.
+    groups: Mutex<Groups>,
+    /// When they were found last. Relaxed, as the next.
+    found_ms: AtomicU64,
+    /// A limit could not be read since.
+    is_stale: AtomicBool,
     /// Immutable. Whose memory comes first.
     budget: Arc<Budget>,
     /// Bytes that may still be brought in, as far as is known. Relaxed, as all here: any value is some
@@ -52,8 +67,20 @@ pub(super) struct Room {
     looked_ms: AtomicU64,
     /// The limit as a test says it; 0: none does.
     #[cfg(test)]
-    said: AtomicU64,
+    limit_of_test: AtomicU64,
 }
+
+/// The memory cgroups, from the process's own to the root.
+#[derive(Debug, Default)]
+struct Groups {
+    /// What the kernel said of them.
+    said: Vec<u8>,
+    all: Box<[Group]>,
+}
+
+/// A file of the kernel's that was there cannot be read: its cgroup is gone, or another process has it.
+#[derive(Debug)]
+pub(super) struct Unreadable;
 
 /// A memory cgroup: its limit, and its use.
 #[derive(Debug)]
@@ -66,16 +93,21 @@ impl Room {
     /// `None` where there is no table of descriptors to ask in.
     pub(super) fn new(budget: Arc<Budget>) -> Option<Self> {
         let machine = open("/proc/meminfo".as_ref())?;
+        let said = open(SAID.as_ref());
+        let groups = said.as_ref().and_then(said_in).map(Groups::of);
         Some(Self {
             machine,
-            groups: memory_cgroups().iter().filter_map(Group::of).collect(),
+            said,
+            groups: Mutex::new(groups.unwrap_or_default()),
+            found_ms: AtomicU64::new(now_ms()),
+            is_stale: AtomicBool::new(false),
             budget,
             left: AtomicI64::new(0),
             since: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             looked_ms: AtomicU64::new(0),
             #[cfg(test)]
-            said: AtomicU64::new(0),
+            limit_of_test: AtomicU64::new(0),
         })
     }
 
@@ -93,36 +125,64 @@ impl Room {
     pub(super) fn brought(&self, bytes: u64) -> bool {
         let left = self.left.fetch_sub(bytes as i64, Relaxed) - bytes as i64;
         let since = self.since.fetch_add(bytes, Relaxed) + bytes;
-        if left <= 0 || since >= STEP {
-            self.look();
+        if (left <= 0 || since >= STEP) && !self.look() {
+            // Another looks just now: it says so to the next.
+            return true;
         }
         self.left.load(Relaxed) > 0
     }
 
-    /// The lowest limit of the cgroups, as it is now.
-    pub(super) fn limit(&self) -> Option<u64> {
+    /// The lowest limit of the cgroups, as it is now; `None` without one. Not for a handler.
+    pub(super) fn limit(&self) -> Result<Option<u64>, Unreadable> {
         #[cfg(test)]
-        if let limit @ 1.. = self.said.load(Relaxed) {
-            return Some(limit);
+        if let limit @ 1.. = self.limit_of_test.load(Relaxed) {
+            return Ok(Some(limit));
         }
-        self.groups.iter().filter_map(Group::limit).min()
+        self.find_groups();
+        let limits: Result<Vec<_>, _> = self.groups.lock().all.iter().map(Group::limit).collect();
+        let limits = limits.inspect_err(|_| self.is_stale.store(true, Relaxed))?;
+        Ok(limits.into_iter().flatten().min())
     }
 
-    /// Asks how much there is.
-    #[cold]
-    #[inline(never)]
-    fn look(&self) {
-        #[cfg(test)]
-        if self.looked_ms.load(Relaxed) == tests::STILL {
+    /// Looks which cgroups the process has, if that was not done of late. Not for a handler.
+    pub(super) fn find_groups(&self) {
+        let is_stale = self.is_stale.swap(false, Relaxed);
+        let now = now_ms();
+        if !is_stale && now.saturating_sub(self.found_ms.load(Relaxed)) < GROUPS_MS {
             return;
         }
-        let since = self.since.swap(0, Relaxed);
-        let left = self.ask(since).unwrap_or(0);
-        self.left.store(left, Relaxed);
-        self.looked_ms.store(now_ms().max(1), Relaxed);
+        self.found_ms.store(now, Relaxed);
+        // What cannot be read says nothing.
+        let Some(said) = self.said.as_ref().and_then(said_in) else {
+            return;
+        };
+        if !is_stale && self.groups.lock().said == said {
+            return;
+        }
+        let found = Groups::of(said);
+        let before = core::mem::replace(&mut *self.groups.lock(), found);
+        drop(before);
     }
 
-    fn ask(&self, since: u64) -> Option<i64> {
+    /// Asks how much there is; false if another does.
+    #[cold]
+    #[inline(never)]
+    fn look(&self) -> bool {
+        #[cfg(test)]
+        if self.looked_ms.load(Relaxed) == tests::STILL {
+            return true;
+        }
+        let Some(groups) = self.groups.try_lock() else {
+            return false;
+        };
+        let since = self.since.swap(0, Relaxed);
+        let left = self.ask(since, &groups).unwrap_or(0);
+        self.left.store(left, Relaxed);
+        self.looked_ms.store(now_ms().max(1), Relaxed);
+        true
+    }
+
+    fn ask(&self, since: u64, groups: &Groups) -> Option<i64> {
         let mut text = [0; 128];
         let text = read(&self.machine, &mut text)?;
         let field = |name| field(text, name).map(|kib| kib << 10);
@@ -140,10 +200,25 @@ impl Room {
         left -= promised;
         let evictable = (available / EVICTED) as i64 - self.evicted.load(Relaxed) as i64;
         left = left.max(evictable);
-        for group in &self.groups {
-            left = left.min(group.left().unwrap_or(i64::MAX).saturating_sub(promised));
+        for group in &groups.all {
+            match group.left() {
+                Ok(Some(its)) => left = left.min(its.saturating_sub(promised)),
+                Ok(None) => {}
+                Err(Unreadable) => {
+                    self.is_stale.store(true, Relaxed);
+                    return None;
+                }
+            }
         }
         Some(left)
+    }
+}
+
+impl Groups {
+    fn of(said: Vec<u8>) -> Self {
+        let files = memory_cgroups_of(&String::from_utf8_lossy(&said));
+        let all = files.iter().filter_map(Group::of).collect();
+        Self { said, all }
     }
 }
 
@@ -156,16 +231,25 @@ impl Group {
     }
 
     /// `None` if it has none.
-    fn limit(&self) -> Option<u64> {
-        self.limits.iter().filter_map(number_in).min()
+    fn limit(&self) -> Result<Option<u64>, Unreadable> {
+        let mut least = None;
+        for limit in &self.limits {
+            let limit = number_in(limit)?;
+            least = least.into_iter().chain(limit).min();
+        }
+        Ok(least)
     }
 
     /// `None` without a limit.
-    fn left(&self) -> Option<i64> {
-        let limit = self.limit()?;
-        let current = number_in(&self.current)?;
-        let left = i64::try_from(limit - limit / RESERVE).ok()?;
-        Some(left.saturating_sub(i64::try_from(current).ok()?))
+    fn left(&self) -> Result<Option<i64>, Unreadable> {
+        let Some(limit) = self.limit()? else {
+            return Ok(None);
+        };
+        let current = number_in(&self.current)?.unwrap_or(u64::MAX);
+        let signed = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+        Ok(Some(
+            signed(limit - limit / RESERVE).saturating_sub(signed(current)),
+        ))
     }
 }
 
@@ -189,9 +273,17 @@ pub(super) fn read<'a>(file: &Guarded, into: &'a mut [u8]) -> Option<&'a [u8]> {
 }
 
 /// The number that a file has; `None` if it has a word there ("max").
-fn number_in(file: &Guarded) -> Option<u64> {
+fn number_in(file: &Guarded) -> Result<Option<u64>, Unreadable> {
     let mut text = [0; 32];
-    number(read(file, &mut text)?)
+    Ok(number(read(file, &mut text).ok_or(Unreadable)?))
+}
+
+/// What the kernel says of the cgroups.
+fn said_in(file: &Guarded) -> Option<Vec<u8>> {
+    let mut text = vec![0; MOST_SAID];
+    let bytes = read(file, &mut text)?.len();
+    text.truncate(bytes);
+    Some(text)
 }
 
 /// The number behind a name, in a text of lines of both.
@@ -244,7 +336,7 @@ mod tests {
 
         /// From now on that is the limit of the cgroups.
         pub(in crate::store) fn set_limit(&self, limit: u64) {
-            self.said.store(limit, Relaxed);
+            self.limit_of_test.store(limit, Relaxed);
         }
     }
 
