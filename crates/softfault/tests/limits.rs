@@ -129,3 +129,34 @@ fn a_budget_follows_the_process_to_another_cgroup() {
     fs::remove_file(&file).expect("removed");
     assert!(output.status.success(), "{output:?}");
 }
+
+/// In a child: its engine pays for private memory only.
+fn follow_with_private_memory(group: &str) {
+    let group = Path::new(group);
+    join(group);
+    let engine = not_told();
+    let mut memory = engine.map_anon(16 * MIB).expect("mapped");
+    memory.fill(1);
+    let wait = || std::thread::sleep(std::time::Duration::from_millis(10));
+    assert_eq!(engine.stats().budget_bytes, 256 * MIB as u64);
+    assert!(set_limit(group, 256 * MIB));
+    until_it_has(&engine, 64 * MIB, wait);
+    assert!(lift_limit(group));
+    until_it_has(&engine, 256 * MIB, wait);
+    assert!(memory.iter().all(|&byte| byte == 1));
+}
+
+/// Failed before: only engines that had read a file through a read-only map looked at the limits.
+#[test]
+fn a_budget_of_private_memory_follows_the_limit() {
+    const TEST: &str = "a_budget_of_private_memory_follows_the_limit";
+    if let Some(scenario) = scenario() {
+        return follow_with_private_memory(&scenario);
+    }
+    let Some(group) = Group::new("private", 1024 * MIB) else {
+        return softfault_skip::skipped("root", "no memory cgroup can be made");
+    };
+    let scenario = group.0.display().to_string();
+    let output = command(TEST, &scenario).output().expect("a child");
+    assert!(output.status.success(), "{output:?}");
+}

@@ -285,6 +285,9 @@ impl Builder {
             Err(NoFaults::Closed(error) | NoFaults::Wrong(error)) => return Err(error),
         };
         let inner = EngineInner::new(managed, self);
+        if let Some(managed) = inner.managed() {
+            inner.files.watch_limits(managed);
+        }
         Ok(Engine { inner })
     }
 

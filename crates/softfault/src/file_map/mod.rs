@@ -90,7 +90,7 @@ impl FileMap {
     /// Watches the memory that there is, and lets the kernel serve it if it may and the page cache has it.
     pub(crate) fn consider(&self, managed: &Managed, files: &Files) {
         let _masked = self.access_path.masked();
-        files.watch(&managed.reads);
+        files.watch(managed);
         files.consider(&managed.reads, &self.cache, &self.served);
         self.served.will_be_read();
     }

@@ -15,23 +15,26 @@
 //!   (`docs/reads.md` defines it), or the kernel reads in vain for touches of this process
 //!   (`store/kernel_reads.rs`).
 //!
-//! While the kernel serves any, the thread looks ten times a second; otherwise it sleeps until
+//! While the kernel serves any, the thread looks ten times a second; while the budget follows the limits, once a second; otherwise it sleeps until
 //! files have been read so far.
 
 use super::fills::Fills;
 use super::idle::SharedTable;
 use super::served::{Scans, Served, Server};
 use super::{Files, lock};
+use crate::managed::Managed;
 use crate::store::{CacheProgress, FileStore, KernelReads, ReadPolicy};
 use crate::thread::{self, Thread};
 use core::sync::atomic::{AtomicBool, Ordering};
-use softfault_engine::cache::PageCache;
+use softfault_engine::cache::{Node, PageCache};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Between two looks while the kernel serves windows, or a file is being filled.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOK_NS: u64 = LOOK.as_nanos() as u64;
+/// The same while only the budget follows the limits: private memory rings no bell.
+const LIMITS_NS: u64 = 1_000_000_000;
 
 /// The thread, from the first file on that the kernel may serve.
 #[derive(Default)]
@@ -63,10 +66,18 @@ impl Files {
         }
     }
 
-    /// Watches the memory that there is, for a file that is being mapped.
-    pub(crate) fn watch(&self, policy: &Arc<ReadPolicy>) {
-        if policy.kernel_may_serve() || policy.looks_at_the_page_cache() && policy.may_follow() {
-            self.watch.start(&self.shared, policy);
+    /// Watches the memory that there is, for a file that is being mapped. Signals are masked.
+    pub(crate) fn watch(&self, managed: &Managed) {
+        if managed.reads.kernel_may_serve() {
+            self.watch.start(&self.shared, managed);
+        }
+        self.watch_limits(managed);
+    }
+
+    /// Watches the limits, if the budget follows them, whatever it pays for. Signals are masked.
+    pub(crate) fn watch_limits(&self, managed: &Managed) {
+        if managed.reads.follows() {
+            self.watch.start(&self.shared, managed);
         }
     }
 
@@ -79,20 +90,21 @@ impl Files {
 }
 
 impl Watch {
-    fn start(&self, shared: &Arc<SharedTable>, policy: &Arc<ReadPolicy>) {
+    fn start(&self, shared: &Arc<SharedTable>, managed: &Managed) {
         let mut thread = lock(&self.thread);
         if thread.is_some() {
             return;
         }
         // No signal is for the thread: a handler that touched a window which is changing would wait for it.
         let over = Arc::new(AtomicBool::new(false));
-        let (ends, shared, watched) = (over.clone(), shared.clone(), policy.clone());
-        let look = move || watch(&shared, &watched, &ends);
+        let (ends, shared, policy) = (over.clone(), shared.clone(), managed.reads.clone());
+        let (node, watched) = (managed.node.clone(), policy.clone());
+        let look = move || watch(&shared, &node, &watched, &ends);
         let started = thread::start(c"softfault-room", thread::STACK, look);
         *thread = started.ok().map(|thread| Watcher {
             thread,
             over,
-            policy: policy.clone(),
+            policy,
         });
     }
 
@@ -127,7 +139,7 @@ struct Looks<'a> {
     scans: Scans,
 }
 
-fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
+fn watch(shared: &SharedTable, node: &Node, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
     // Without a table of descriptors the kernel serves none.
     let Some(reads) = KernelReads::new() else {
         return;
@@ -143,7 +155,10 @@ fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
     let (mut looked, mut put_off) = (Instant::now(), false);
     loop {
         let looks_again = shown || put_off || !looks.fills.is_empty() || !looks.scans.is_empty();
-        policy.bell.wait(looks_again.then_some(LOOK_NS));
+        let until_limits = || policy.follows().then_some(LIMITS_NS);
+        policy
+            .bell
+            .wait(looks_again.then_some(LOOK_NS).or_else(until_limits));
         if over.load(Ordering::Acquire) {
             return;
         }
@@ -160,10 +175,7 @@ fn watch(shared: &SharedTable, policy: &Arc<ReadPolicy>, over: &AtomicBool) {
             continue;
         }
         looked = Instant::now();
-        let mut caches = windows.iter().map(|(cache, _)| cache);
-        if let Some(cache) = caches.find_map(|cache| shared.upgrade(cache)) {
-            policy.follow(cache.node());
-        }
+        policy.follow(node);
         let in_vain = looks.reads.are_in_vain() && shown;
         let short = in_vain || !policy.has_room();
         shown = false;

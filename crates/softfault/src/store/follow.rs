@@ -2,7 +2,7 @@
 //!
 //! An engine that is not told its budget takes a part of the cgroup's limit. When such a limit is lowered later,
 //! a budget as large as before could end the process: an engine's memory is anonymous memory, which the
-//! kernel cannot take back. So after every 16 MiB that were read, ten times a second at most, the limits are looked at
+//! kernel cannot take back. So once a second, and after every 16 MiB that were read, ten times a second at most, the limits are looked at
 //! again, by the thread that watches memory; and the budget goes down, and up again to its first value. A
 //! limit that goes below the process's use at that moment leaves no time for that.
 //!
@@ -78,9 +78,9 @@ impl LimitFollower {
 }
 
 impl ReadPolicy {
-    /// True if the budget may follow.
-    pub(crate) fn may_follow(&self) -> bool {
-        self.follower.ever
+    /// True if the budget follows the limits.
+    pub(crate) fn follows(&self) -> bool {
+        self.room().is_some() && self.follower.ever && self.follower.now().is_some()
     }
 
     /// Sets the budget as the program says: it follows nobody from then on.
