@@ -104,6 +104,7 @@ impl Engine {
         let Some(managed) = self.inner.managed_here()? else {
             return Ok(());
         };
+        self.inner.files.end_scans(managed, bytes);
         let set = managed
             .reads
             .set_by_program(|| change(&managed.node, bytes));

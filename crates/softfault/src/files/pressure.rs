@@ -20,7 +20,7 @@
 
 use super::fills::Fills;
 use super::idle::SharedTable;
-use super::served::{Scans, Served, Server};
+use super::served::{LEAST_BUDGET, Scans, Served, Server};
 use super::{Files, lock};
 use crate::managed::Managed;
 use crate::store::{CacheProgress, FileStore, KernelReads, ReadPolicy};
@@ -81,10 +81,33 @@ impl Files {
         }
     }
 
+    /// The budget is to be so many bytes: ends scans, if it has no room for their memory then. Signals are masked.
+    pub(crate) fn end_scans(&self, managed: &Managed, budget: usize) {
+        // In a child of fork they are the parent's, which another thread may have locked.
+        if managed.reads.kernel_may_serve() && !self.generation.is_parents() {
+            self.shared.end_scans(budget);
+        }
+    }
+
     /// The kernel may serve windows that the thread has not given to it: it looks at them, too.
     pub(super) fn look_again(&self) {
         if let Some(watcher) = &*lock(&self.watch.thread) {
             watcher.policy.bell.ring();
+        }
+    }
+}
+
+impl SharedTable {
+    fn end_scans(&self, budget: usize) {
+        if budget as u64 >= LEAST_BUDGET {
+            return;
+        }
+        let windows = self.table().in_use();
+        for (cache, served) in windows {
+            // It stays meanwhile.
+            if let Some(_cache) = self.upgrade(&cache) {
+                served.end_any_scan();
+            }
         }
     }
 }
@@ -175,7 +198,7 @@ fn watch(shared: &SharedTable, node: &Node, policy: &Arc<ReadPolicy>, over: &Ato
             continue;
         }
         looked = Instant::now();
-        policy.follow(node);
+        policy.follow(node, |bytes| shared.end_scans(bytes));
         let in_vain = looks.reads.are_in_vain() && shown;
         let short = in_vain || !policy.has_room();
         shown = false;

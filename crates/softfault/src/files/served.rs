@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 mod scan;
 use scan::ScanState;
-pub(super) use scan::Scans;
+pub(super) use scan::{LEAST_BUDGET, Scans};
 
 /// Before the kernel serves a window again that was taken from it; each time twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

@@ -102,8 +102,8 @@ impl ReadPolicy {
             .take();
     }
 
-    /// Sets the budget as the limits are now, or as near to that as it can be.
-    pub(crate) fn follow(&self, node: &Node) {
+    /// Sets the budget as the limits are now, or as near to that as it can be. `first` is called before that, with the bytes.
+    pub(crate) fn follow(&self, node: &Node, first: impl FnOnce(usize)) {
         let mut now = self.follower.now();
         let (Some(following), Some(room)) = (&mut *now, self.room()) else {
             return;
@@ -121,6 +121,7 @@ impl ReadPolicy {
         if is_set() || following.refused.is_some_and(was_refused) {
             return;
         }
+        first(due);
         let _ = node.approach_memory(due);
         following.refused = (!is_set()).then(|| (due, now_ms()));
     }
@@ -157,7 +158,7 @@ mod tests {
         let follow = |limit| {
             let _masked = signal::masked();
             managed.reads.room().unwrap().set_limit(limit);
-            managed.reads.follow(&managed.node);
+            managed.reads.follow(&managed.node, |_| ());
             engine.stats().budget_bytes
         };
         read();

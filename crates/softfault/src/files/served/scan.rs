@@ -28,6 +28,8 @@ const FIRST_SEGMENTS: usize = 4;
 const MOST_SEGMENTS: usize = 512;
 /// A scan has at most one of so many bytes of the budget.
 const SHARE: u64 = 6;
+/// Bytes of the least budget that has scans.
+pub(in crate::files) const LEAST_BUDGET: u64 = SHARE * SCAN_BYTES as u64;
 /// Fewer bytes are not worth it.
 const LEAST: usize = 8 * SEGMENT;
 // A window with mappings of its file is of no use to another file.
@@ -118,6 +120,11 @@ impl Scan {
     }
 }
 
+/// True if the budget has room for the memory of a scan.
+fn fits(cache: &PageCache) -> bool {
+    cache.node().budget.limit() * PAGE_SIZE as u64 >= LEAST_BUDGET
+}
+
 impl Served {
     /// The kernel serves the window from now on, a segment at a time, if its reader goes on where it has come to. False if it cannot be, or
     /// somebody holds the window. Signals are masked.
@@ -128,9 +135,8 @@ impl Served {
         let window = cache.reservation().range();
         let from = window.start + (read_to as usize).next_multiple_of(TABLE_SPAN);
         let is_worth_it = from.saturating_add(LEAST) <= window.end;
-        let fits = cache.node().budget.limit() * PAGE_SIZE as u64 >= SHARE * SCAN_BYTES as u64;
         // Where nobody says what the page cache has, others may need what would be dropped.
-        if !is_worth_it || !fits || file.cached_in(0..1).is_none() || !self.may_scan() {
+        if !is_worth_it || !fits(cache) || file.cached_in(0..1).is_none() || !self.may_scan() {
             return false;
         }
         // The last one has come to its end, or has lost its reader, and the engine has seen that somebody goes on in order.
@@ -197,7 +203,8 @@ impl Served {
                 break;
             }
         }
-        if scan.idle_for() >= IDLE || file.is_random() || scan.kernel.has_failed() {
+        let is_over = scan.idle_for() >= IDLE || !fits(cache);
+        if is_over || file.is_random() || scan.kernel.has_failed() {
             let mut state = self.state();
             if scan.kernel.goes_on() {
                 state.scans.put_off();
@@ -305,6 +312,13 @@ impl Served {
             drop(self.end_scan(state, &cache, &scan));
             // Another may have begun meanwhile.
             failed = Some(scan);
+        }
+    }
+
+    /// Ends a scan, if there is one.
+    pub(in crate::files) fn end_any_scan(&self) {
+        if self.scan().is_some() {
+            drop(self.without_scan());
         }
     }
 

@@ -301,6 +301,29 @@ fn its_memory_is_charged_until_it_ends() {
     assert_eq!(scene.faults(), faults + 1);
 }
 
+/// Failed before: the memory of a scan is held, so the budget could not be lowered; and where it could be, the scan went on.
+#[test]
+fn a_lower_budget_ends_it() {
+    for budget in [32 << 20, 2 * SCAN_BYTES] {
+        let Some(scene) = Scene::scanning(0) else {
+            return;
+        };
+        scene.check(0);
+        scene.engine.set_memory(budget).unwrap();
+        assert!(!scene.is_scanning());
+        assert!(!scene.begin_anyway(0));
+        scene.check(1);
+        assert_eq!(scene.faults(), 1);
+    }
+    let Some(scene) = Scene::scanning(0) else {
+        return;
+    };
+    scene.check(0);
+    let node = scene.cache.node();
+    node.set_memory(2 * SCAN_BYTES).unwrap();
+    assert!(!scene.follow() && !scene.is_scanning());
+}
+
 #[test]
 fn a_segment_that_the_page_cache_had_stays_there() {
     use std::os::unix::fs::FileExt;
