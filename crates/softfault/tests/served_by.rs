@@ -4,7 +4,7 @@ mod child;
 mod write_scene;
 
 use child::{assert_exit, forked};
-use softfault::{Advice, Builder, Coherence, Engine, OnTruncate, Reads};
+use softfault::{Advice, Builder, Coherence, Engine, MmapOptions, OnTruncate, Reads};
 use softfault_oracle::Finally;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -131,6 +131,38 @@ fn without_descriptors_the_kernel_maps() {
     };
     assert_exit(maps_all(builder()), 0);
     assert_exit(maps_all(builder().allow_kernel_maps(false)), libc::EMFILE);
+}
+
+/// Failed before: memory for the window took a descriptor, so it stayed the kernel's.
+#[test]
+fn without_descriptors_a_window_is_taken_over() {
+    let _alone = alone();
+    let scratch = scratch("taken-over", PAGES);
+    let status = forked(|| {
+        let engine = builder().build().unwrap();
+        let maps = [0, 1].map(|_| {
+            let mut options = MmapOptions::new();
+            options.separate_window((PAGES * PAGE) as u64);
+            // SAFETY: nobody writes to it.
+            unsafe { options.map_in(&engine, &scratch.open()) }.unwrap()
+        });
+        if maps.iter().any(|map| map.change_server(true).is_err()) {
+            return 1;
+        }
+        let [none, some] = [0, 64].map(|most| libc::rlimit {
+            rlim_cur: most,
+            rlim_max: 64,
+        });
+        for (map, limit) in maps.iter().zip([none, some]) {
+            // SAFETY: of this child.
+            unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+            if !matches!(map.change_server(false), Ok(true)) {
+                return 2;
+            }
+        }
+        i32::from(!maps.iter().all(|map| byte(map, PAGE) == 7)) * 3
+    });
+    assert_exit(status, 0);
 }
 
 /// The flags of the mapping at an address, as /proc has them.

@@ -287,6 +287,11 @@ impl Served {
         let Some(file) = to_show(file) else {
             return Ok(false);
         };
+        let prepared = process.mmu().prepare_take_over();
+        // Beside a map that writes it has to be shown.
+        if patient {
+            prepared?;
+        }
         // SAFETY: a window that is only read, whose pages are the file's from the first on. No page
         // is brought in from then on, and those that were are forgotten below.
         unsafe { process.mmu().show(cache.reservation(), file) }?;

@@ -51,11 +51,17 @@ pub(super) struct InPlace {
     end: AtomicUsize,
     /// The ranges that have changed. Pushed to by the holder of `shown`.
     changed: Released,
+    /// Empty memory for the next window that is taken over: when that has to be, there may be no descriptor left.
+    spare: Mutex<Option<Guarded>>,
 }
 
 impl InPlace {
     fn shown(&self) -> MutexGuard<'_, BTreeSet<usize>> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Option<Guarded>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_changing(&self, addr: usize) -> bool {
@@ -123,6 +129,16 @@ impl UffdMmu {
         })
     }
 
+    /// Makes sure that a window can be taken over without a new descriptor.
+    pub fn prepare_take_over(&self) -> Result<(), MmuError> {
+        let mut spare = self.in_place.spare();
+        // That of a parent is of no use.
+        if !spare.as_ref().is_some_and(Guarded::is_here) {
+            *spare = Some(empty_memory()?);
+        }
+        Ok(())
+    }
+
     /// Takes the place over again: from here on a touch of it is a fault that is ours to serve.
     ///
     /// After an error the mapping is as it was. Only where it cannot be put back a touch is an error.
@@ -134,10 +150,15 @@ impl UffdMmu {
         part: &Reservation,
         file: FileToShow<'_>,
     ) -> Result<(), MmuError> {
-        let memory = empty_memory()?;
+        let spare = self.in_place.spare().take().filter(Guarded::is_here);
+        let memory = spare.map_or_else(empty_memory, Ok)?;
         let changed = &self.in_place.changed;
         // SAFETY: the caller's promise.
-        unsafe { self.take_part_over((part, &part.range()), file, &memory, changed) }
+        let taken = unsafe { self.take_part_over((part, &part.range()), file, &memory, changed) };
+        // Its number is free for the next one.
+        drop(memory);
+        let _ = self.prepare_take_over();
+        taken
     }
 
     /// The same of a segment of a window, with a memfd that ends before it.
