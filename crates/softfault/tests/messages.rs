@@ -447,6 +447,9 @@ fn handed_back(faults: Faults) {
             (stats.windows, stats.idle_windows, stats.failed_touches),
             (0, 0, 0)
         );
+        let behind = format!("{:x}-", place + BYTES.next_multiple_of(PAGE_SIZE));
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(!maps.lines().any(|line| line.starts_with(&behind)));
         // It is the program's: it may be written to, and nothing of the engine's throws that away.
         let bytes = BYTES.next_multiple_of(PAGE_SIZE);
         // SAFETY: a private mapping that nobody else uses.

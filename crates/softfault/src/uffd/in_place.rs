@@ -26,7 +26,7 @@ use crate::table::Guarded;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use softfault_engine::mmu::{MmuError, Reservation};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The name in `/proc/self/maps` of the memory of a window that was taken over.
@@ -43,8 +43,8 @@ thread_local! {
 pub(super) struct InPlace {
     /// Where they start. Held while one changes, so that there is one.
     shown: Mutex<BTreeSet<usize>>,
-    /// Where windows start whose places have been handed back.
-    handed_back: Mutex<BTreeSet<usize>>,
+    /// Windows whose places have been handed back: where each starts, and where that place ends.
+    handed_back: Mutex<BTreeMap<usize, usize>>,
     /// Of the range that is changing. `end` is 0 while there is none. Release and Acquire: the end
     /// is written after the start.
     start: AtomicUsize,
@@ -68,12 +68,12 @@ impl InPlace {
         addr < self.end.load(Ordering::Acquire) && self.start.load(Ordering::Acquire) <= addr
     }
 
-    fn handed_back(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+    fn handed_back(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
         (self.handed_back.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets a window; true if its place was handed back.
-    pub(super) fn take_handed_back(&self, start: usize) -> bool {
+    /// Forgets a window; the end of its place, if that was handed back.
+    pub(super) fn take_handed_back(&self, start: usize) -> Option<usize> {
         self.handed_back().remove(&start)
     }
 
@@ -236,7 +236,7 @@ impl UffdMmu {
     }
 
     /// Hands a window's place back: `replace` puts the new mapping in it, and it is not unmapped with the
-    /// window. If it fails, it has replaced nothing, and the window is as it was.
+    /// window, of which only what is behind it goes. If it fails, it has replaced nothing, and the window is as it was.
     ///
     /// # Safety
     /// As of [`show`](Self::show), for all parts of the place.
@@ -248,7 +248,8 @@ impl UffdMmu {
         self.change(&part.range(), |shown| {
             replace()?;
             shown.remove(&part.addr);
-            self.in_place.handed_back().insert(part.addr);
+            let end = part.range().end;
+            self.in_place.handed_back().insert(part.addr, end);
             Ok(())
         })
     }

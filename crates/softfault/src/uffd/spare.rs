@@ -100,8 +100,9 @@ impl UffdMmu {
         let forgotten = self.windows().remove(&range.start);
         let (_, protection) = forgotten.expect("a window is released once");
         self.released.push(&range);
-        if self.in_place.take_handed_back(range.start) {
-            return;
+        if let Some(end) = self.in_place.take_handed_back(range.start) {
+            // Ours until now: no zap of a last page table meets what the program maps there.
+            return unmap(end..range.end);
         }
         if self.given.parts().has_any(&range) {
             // Not with the parts in hand: a fork takes them after this list.
