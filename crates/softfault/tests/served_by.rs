@@ -225,6 +225,31 @@ fn advice_about_the_order_goes_to_the_kernel_too() {
     assert!(!has_flag(map.as_ptr() as usize, "rr"));
 }
 
+/// Failed before: the kernel's mapping kept the advice, for the next map of the file.
+#[test]
+fn advice_to_the_kernel_ends_with_the_map() {
+    let _alone = alone();
+    let file = scratch("advised-kernel", PAGES);
+    let engine = builder().build().unwrap();
+    // When a map goes, a few idle windows are looked at, and those without pages go: here the four that were idle first, which have some.
+    let names = ["idle-0", "idle-1", "idle-2", "idle-3", "idle-4"];
+    let others = names.map(|name| scratch(name, PAGES));
+    for other in &others {
+        let map = read(&engine, &other.open());
+        map.change_server(false).unwrap();
+        assert_eq!(map[PAGE], 7);
+    }
+    let map = read(&engine, &file.open());
+    map.change_server(true).unwrap();
+    map.advise(Advice::Random).unwrap();
+    assert!(has_flag(map.as_ptr() as usize, "rr"));
+    let at = map.as_ptr();
+    drop(map);
+    let map = read(&engine, &file.open());
+    assert_eq!(map.as_ptr(), at, "the window of the one before");
+    assert!(!has_flag(at as usize, "rr"));
+}
+
 /// Failed before: SIGSEGV in the child.
 #[test]
 fn advice_about_children_ends_with_the_map() {

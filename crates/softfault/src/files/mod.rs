@@ -252,7 +252,7 @@ impl Files {
             cache.forget_pins();
             let served = table.served(&cache);
             if let Some(served) = &served {
-                served.forget_advice();
+                served.forget_advice(&cache.addresses());
                 served.stop_scan();
             }
             let let_go = served.filter(|served| served.forget_holds());

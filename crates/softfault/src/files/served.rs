@@ -24,6 +24,7 @@ use crate::process::Process;
 use crate::signal;
 use crate::store::FileStore;
 use crate::uffd::{Faults, FileToShow};
+use core::ops::Range;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault_engine::cache::PageCache;
@@ -152,10 +153,16 @@ impl Served {
     }
 
     /// No map of the window is left: the next one finds no advice.
-    pub(super) fn forget_advice(&self) {
+    pub(super) fn forget_advice(&self, window: &Range<usize>) {
         self.allow_inherit(true);
         self.allow_inherit_as_private(false);
         self.advise(false);
+        let state = self.state();
+        if state.by == Server::Kernel {
+            let start = window.start as *mut libc::c_void;
+            // SAFETY: advice about the kernel's mapping in the window's place, which stays there with the state locked.
+            unsafe { sync::kernel_calls::madvise(start, window.len(), libc::MADV_NORMAL) };
+        }
     }
 
     /// Whether children of fork are to have it; they are, if nobody says otherwise.
