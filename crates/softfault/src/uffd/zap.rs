@@ -171,8 +171,8 @@ mod tests {
         unsafe { (sealed.write(1), other.write(1)) };
         // SAFETY: the same. The kernel refuses to throw away what is sealed and only read.
         let refused = unsafe {
-            libc::mprotect(sealed.cast(), PAGE_SIZE, libc::PROT_READ);
-            libc::syscall(MSEAL, sealed, PAGE_SIZE, 0_usize)
+            sync::kernel_calls::mprotect(sealed.cast(), PAGE_SIZE, libc::PROT_READ);
+            sync::system_call!(MSEAL, sealed, PAGE_SIZE, 0_usize)
         };
         if refused != 0 {
             let error = std::io::Error::last_os_error();
