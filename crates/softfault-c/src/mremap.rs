@@ -71,8 +71,10 @@ pub unsafe extern "C" fn softfault_mremap(
         }
         let are_alike = parts.iter().all(|part| part.access == parts[0].access);
         drop(parts);
-        if !maps::is_one_map(&old) {
-            if new.end > old.end {
+        // Who has pages to be written to keeps them, and has the new ones, too.
+        let grows = new.end > old.end;
+        if !maps::is_one_map(&old, grows) {
+            if grows {
                 if !are_alike {
                     let text = "some of the old pages are writable, and some are read-only";
                     return Err(Failure::new(libc::EFAULT, text));
@@ -86,7 +88,7 @@ pub unsafe extern "C" fn softfault_mremap(
             maps::unmap(&gone).map_err(|NotMapped| not_mapped())?;
             return Ok(old_address);
         }
-        let mut taken = Taken::of(&old)?;
+        let mut taken = Taken::of(&old, grows)?;
         if let Err(error) = taken.know_access() {
             taken.enter(None);
             return Err(error.into());

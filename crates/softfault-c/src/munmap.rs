@@ -13,7 +13,8 @@ use core::ffi::{c_int, c_void};
 /// when this returns, also if other maps still show them (for the device, and for errors, see softfault_msync). The memory of
 /// pages that no other map shows is freed.
 ///
-/// If several maps of one file show the same pages, each call removes them from one map.
+/// If several maps of one file show the same pages, each call removes them from one map; from one that can be written to
+/// only if no other has them.
 ///
 /// The pages must not be used afterwards. While other pages of the same file, or of the same map, are mapped, the
 /// addresses stay reserved: a touch of them raises a signal or shows the file, and never other memory.

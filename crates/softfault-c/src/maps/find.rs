@@ -107,9 +107,10 @@ pub(crate) fn page_size(address: usize) -> usize {
     maps.window(address).map_or(PAGE_SIZE, Window::page_size)
 }
 
-/// True if the pages are those that a map was made for, it has lost none, and all may be used alike.
-pub(crate) fn is_one_map(pages: &Range<usize>) -> bool {
+/// True if the pages are those that a map was made for, it has lost none, and all may be used alike: the map that
+/// [`Taken::of`](super::Taken::of) takes.
+pub(crate) fn is_one_map(pages: &Range<usize>, writable: bool) -> bool {
     let maps = look();
     let window = maps.window(pages.start);
-    window.is_some_and(|window| window.exact_access(pages).is_some())
+    window.is_some_and(|window| window.exact_access(pages, writable).is_some())
 }

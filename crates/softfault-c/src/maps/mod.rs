@@ -8,6 +8,7 @@
 //! | file | has |
 //! |---|---|
 //! | `window` | the maps of one window, and which pages of it are mapped |
+//! | `run` | pages of it that the same maps have |
 //! | `find` | the maps of a range |
 //! | `take_out` | pages that are unmapped, and maps that are changed as a whole |
 //! | `calls` | calls under way, and the unmaps that wait for their end |
@@ -20,6 +21,7 @@ mod change;
 mod find;
 mod fork;
 mod kept;
+mod run;
 mod take_out;
 mod window;
 

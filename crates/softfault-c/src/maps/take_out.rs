@@ -200,8 +200,9 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Takes out the map that was made for these pages, all of which may be used alike, and that nothing else shows or uses.
-    pub(crate) fn of(pages: &Range<usize>) -> Result<Self, Failure> {
+    /// Takes out the map that was made for these pages, all of which may be used alike, and that nothing else uses. If there are
+    /// several, one that can be written to, or one that cannot.
+    pub(crate) fn of(pages: &Range<usize>, writable: bool) -> Result<Self, Failure> {
         let (mapped, access, kept, childless, away) = {
             let mut maps = change();
             let window = maps
@@ -213,8 +214,8 @@ impl Taken {
                     "this works only on a whole map, as softfault_mmap has made it",
                 )
             };
-            let access = window.exact_access(pages).ok_or_else(not_whole)?;
-            let mapped = window.take(pages, |window, mapped| {
+            let access = window.exact_access(pages, writable).ok_or_else(not_whole)?;
+            let mapped = window.take(pages, writable, |window, mapped| {
                 // By this map, or by another one of the same pages that is gone.
                 let goes = |kept: &KeptRange| {
                     let part = common(&kept.range, pages);

@@ -9,10 +9,12 @@
 //! there are.
 //!
 //! Maps of a file that the engine writes to show one window with those that only read it. A call by address may be for any of
-//! them, so it is for one that may be written to, if there is one.
+//! them, so it is for one that may be written to, if there is one. And what takes pages away takes them from one that only
+//! reads: the other can do all that this one could.
 
 use super::calls::Calls;
 use super::kept::KeptRange;
+use super::run::Run;
 use super::{common, without};
 use crate::access::{PAGE_SIZE, whole_pages};
 use core::ops::Range;
@@ -64,42 +66,6 @@ impl Mapped {
     /// True if it has these pages, no others, and has lost none.
     pub(super) fn is(&self, pages: &Range<usize>) -> bool {
         self.range == *pages && self.left == pages.len()
-    }
-}
-
-/// Pages that the same maps have.
-#[derive(Clone)]
-struct Run {
-    end: usize,
-    /// By their numbers; the last that was mapped is the last. At least one.
-    owners: Vec<u64>,
-    /// Those of them that were made to be written to, in the same order.
-    writers: Vec<u64>,
-    /// Whether they may be written to, if not as their map was made. Then no other map has them.
-    changed: Option<bool>,
-}
-
-impl Run {
-    /// To which its owners are added.
-    fn until(end: usize) -> Self {
-        Self {
-            end,
-            owners: Vec::new(),
-            writers: Vec::new(),
-            changed: None,
-        }
-    }
-
-    fn add(&mut self, number: u64, writable: bool) {
-        self.owners.push(number);
-        if writable {
-            self.writers.push(number);
-        }
-    }
-
-    fn remove(&mut self, number: u64) {
-        self.owners.retain(|&owner| owner != number);
-        self.writers.retain(|&owner| owner != number);
     }
 }
 
@@ -208,7 +174,8 @@ impl Window {
         };
         let end = above.end;
         let is_same = |below: &Run| {
-            below.end == at && below.owners == above.owners && below.changed == above.changed
+            let same_maps = below.readers == above.readers && below.writers == above.writers;
+            below.end == at && same_maps && below.changed == above.changed
         };
         let below = self.runs.range(..at).next_back();
         let same = below.filter(|(_, below)| is_same(below));
@@ -221,8 +188,8 @@ impl Window {
     /// The run that an address is in, and a map that has it: the last that was made to be written to, or the last.
     pub(super) fn at(&self, at: usize) -> Option<(&Mapped, Range<usize>)> {
         let (&start, run) = self.runs.range(..=at).next_back()?;
-        let owner = run.writers.last().or(run.owners.last())?;
-        (at < run.end).then(|| (&self.maps[owner], start..run.end))
+        let number = run.maps(true).next()?;
+        (at < run.end).then(|| (&self.maps[number], start..run.end))
     }
 
     /// The protection of the pages from an address on, as far as its run goes.
@@ -244,10 +211,9 @@ impl Window {
         let (&start, first) = self.runs.range(..=pages.start).next_back()?;
         let has_all = |number: &&u64| {
             let mut runs = self.runs.range(start..pages.end);
-            runs.all(|(_, run)| run.owners.contains(number))
+            runs.all(|(_, run)| run.readers.contains(number) || run.writers.contains(number))
         };
-        let (writers, owners) = (first.writers.iter(), first.owners.iter());
-        let found = writers.rev().chain(owners.rev()).find(has_all)?;
+        let found = first.maps(true).find(has_all)?;
         Some(&self.maps[found])
     }
 
@@ -312,8 +278,7 @@ impl Window {
         self.split(pages.end);
         let mut starts = Vec::new();
         for (&start, run) in self.runs.range_mut(pages.clone()) {
-            let owner = run.owners.last().expect("a run has owners");
-            let made = self.maps[owner].access.writable;
+            let made = run.readers.is_empty();
             run.changed = (made != writable).then_some(writable);
             starts.push(start);
         }
@@ -360,19 +325,20 @@ impl Window {
         let first = self.runs.range(..=pages.start).next_back();
         let first = first.map_or(pages.start, |(&start, _)| start);
         let mut runs = self.runs.range(first..pages.end);
-        runs.any(|(_, run)| run.owners.len() == 1)
+        runs.any(|(_, run)| run.count() == 1)
     }
 
-    /// The map that was made for these pages, and has lost none.
-    pub(super) fn exact(&self, pages: &Range<usize>) -> Option<u64> {
+    /// The last map that was made for these pages, and has lost none: of those that can be written to, or of those that cannot,
+    /// if there is one.
+    pub(super) fn exact(&self, pages: &Range<usize>, writable: bool) -> Option<u64> {
         let (_, run) = self.runs.range(..=pages.start).next_back()?;
-        let mut owners = run.owners.iter().rev();
-        owners.find(|owner| self.maps[owner].is(pages)).copied()
+        let mut maps = run.maps(writable);
+        maps.find(|map| self.maps[map].is(pages)).copied()
     }
 
     /// The protection of that map, if it is the same for all of the pages.
-    pub(super) fn exact_access(&self, pages: &Range<usize>) -> Option<Access> {
-        let made = self.maps[&self.exact(pages)?].access;
+    pub(super) fn exact_access(&self, pages: &Range<usize>, writable: bool) -> Option<Access> {
+        let made = self.maps[&self.exact(pages, writable)?].access;
         let runs = self.runs.range(pages.clone());
         let mut writable = runs.map(|(_, run)| run.changed.unwrap_or(made.writable));
         let first = writable.next()?;
@@ -383,13 +349,14 @@ impl Window {
         writable.all(|other| other == first).then_some(access)
     }
 
-    /// Takes out the map that was made for these pages, and has lost none, if `may` says so of it.
+    /// Takes out the map that [`exact`](Self::exact) finds, if `may` says so of it.
     pub(super) fn take<E>(
         &mut self,
         pages: &Range<usize>,
+        writable: bool,
         may: impl FnOnce(&Self, &Mapped) -> Result<(), E>,
     ) -> Option<Result<Mapped, E>> {
-        let number = self.exact(pages)?;
+        let number = self.exact(pages, writable)?;
         if let Err(error) = may(self, &self.maps[&number]) {
             return Some(Err(error));
         }
@@ -397,13 +364,18 @@ impl Window {
         self.maps.remove(&number).map(Ok)
     }
 
-    /// Takes pages out, each of one map that has it: of that which was made for these, if there is one. Answers the maps
-    /// of which nothing is left. All of the pages are mapped.
+    /// Takes pages out, each of one map that has it: of one that only reads, if possible; of that which was made for these
+    /// pages, or of the last. Answers the maps of which nothing is left. All of the pages are mapped.
     pub(super) fn cut(&mut self, pages: &Range<usize>) -> Vec<Mapped> {
-        let exact = self.exact(pages);
-        // The last that was mapped goes first.
-        let last = |owners: &[u64]| exact.or(owners.last().copied()).expect("a run has owners");
-        let touched = self.remove(pages, last);
+        let exact = self.exact(pages, false);
+        let reads = |number: &u64| !self.maps[number].access.writable;
+        let exact_reads = exact.as_ref().is_some_and(reads);
+        let choose = |run: &Run| {
+            let exact = exact.filter(|_| exact_reads || run.readers.is_empty());
+            let last = || run.maps(false).next().copied();
+            exact.or_else(last).expect("a run has maps")
+        };
+        let touched = self.remove(pages, choose);
         let gone = touched
             .into_iter()
             .filter(|number| self.maps[number].left == 0);
@@ -414,14 +386,14 @@ impl Window {
     }
 
     /// Takes pages out of the maps that `choose` says, run by run; answers their numbers, each once.
-    fn remove(&mut self, pages: &Range<usize>, choose: impl Fn(&[u64]) -> u64) -> Vec<u64> {
+    fn remove(&mut self, pages: &Range<usize>, choose: impl Fn(&Run) -> u64) -> Vec<u64> {
         self.split(pages.start);
         self.split(pages.end);
         let mut touched = Vec::new();
         for (&start, run) in self.runs.range_mut(pages.clone()) {
-            let number = choose(&run.owners);
+            let number = choose(run);
             run.remove(number);
-            let mapped = self.maps.get_mut(&number).expect("an owner is a map");
+            let mapped = self.maps.get_mut(&number).expect("it has a number");
             mapped.left -= run.end - start;
             touched.push(number);
         }
@@ -429,7 +401,7 @@ impl Window {
         touched.dedup();
         let starts = self.runs.range(pages.clone()).map(|(&start, _)| start);
         for start in starts.collect::<Vec<_>>() {
-            match self.runs[&start].owners.is_empty() {
+            match self.runs[&start].count() == 0 {
                 true => drop(self.runs.remove(&start)),
                 false => self.join(start),
             }
@@ -498,10 +470,14 @@ mod tests {
         first * PAGE..(first + count) * PAGE
     }
 
+    fn exact(window: &Window, count: usize) -> Option<u64> {
+        window.exact(&pages(0, count), false)
+    }
+
     /// Runs as first page, page behind the last, and maps.
     fn runs(window: &Window) -> Vec<(usize, usize, Vec<u64>)> {
         let runs = window.runs.iter();
-        runs.map(|(start, run)| (start / PAGE, run.end / PAGE, run.owners.clone()))
+        runs.map(|(start, run)| (start / PAGE, run.end / PAGE, run.readers.clone()))
             .collect()
     }
 
@@ -527,11 +503,11 @@ mod tests {
         let gone = window.cut(&pages(4, 5));
         assert_eq!(gone.len(), 1);
         assert_eq!(runs(&window)[..2], [(0, 6, vec![a, d]), (6, 9, vec![d])]);
-        assert_eq!(window.exact(&pages(0, 6)), Some(a));
+        assert_eq!(exact(&window, 6), Some(a));
         // One page after the other.
         assert!(window.cut(&pages(5, 1)).is_empty());
         assert_eq!(runs(&window)[..2], [(0, 5, vec![a, d]), (5, 6, vec![a])]);
-        assert_eq!(window.exact(&pages(0, 9)), None, "it has lost one");
+        assert_eq!(exact(&window, 9), None, "it has lost one");
         assert!(window.cut(&pages(5, 1)).is_empty());
         assert_eq!(window.uncovered(&pages(0, 9)), [pages(5, 1)]);
         assert_eq!(window.cut(&pages(6, 3)).len(), 0);
@@ -562,7 +538,7 @@ mod tests {
         let expected = [(0, 5, false), (5, 12, true), (12, 20, false)];
         assert_eq!(writable(&window), expected);
         window.cut(&pages(10, 4));
-        assert_eq!(window.exact(&pages(0, 20)), None);
+        assert_eq!(exact(&window, 20), None);
         let expected = [(0, 5, false), (5, 10, true), (14, 20, false)];
         assert_eq!(writable(&window), expected);
         window.renew(&map, &pages(7, 6), false);
@@ -571,7 +547,7 @@ mod tests {
         window.renew(&map, &pages(13, 1), false);
         window.set_writable(&pages(0, 20), false);
         assert_eq!(writable(&window), [(0, 20, false)]);
-        assert_eq!(window.exact(&pages(0, 20)), Some(all), "it has all again");
+        assert_eq!(exact(&window, 20), Some(all), "it has all again");
         assert_eq!(window.cut(&pages(0, 20)).len(), 1);
     }
 
@@ -584,7 +560,7 @@ mod tests {
             enter(&mut window, first, 3);
             assert_eq!(window.cut(&pages(first, 3)).len(), 1);
             assert_eq!(runs(&window), [(0, 1000, vec![all])]);
-            assert_eq!(window.exact(&pages(0, 1000)), Some(all));
+            assert_eq!(exact(&window, 1000), Some(all));
         }
     }
 }

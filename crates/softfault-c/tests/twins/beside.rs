@@ -164,3 +164,61 @@ fn a_map_that_reads_is_whole_beside_a_part_that_can_be_written_to() {
     assert_eq!([0, small - 1, small].map(write), [1, 1, -1]);
     unmap(map, small * PAGE);
 }
+
+/// All that a program can do by a map that can be written to, in a page.
+fn writes(made: &File, map: *mut c_void, page: usize, byte: u8) {
+    let at = map.wrapping_byte_add(page * PAGE);
+    // SAFETY: the bytes are the test's.
+    let wrote = unsafe { softfault_copy_in(at, [byte].as_ptr().cast(), 1) };
+    assert_eq!(wrote, 1, "{}", text());
+    // SAFETY: as above.
+    unsafe { at.cast::<u8>().add(1).write_volatile(byte) };
+    let said = answer(softfault_msync(at, PAGE, libc::MS_SYNC));
+    assert_eq!(said, Ok(()), "{}", text());
+    assert_eq!(
+        [0, 1].map(|from| byte_of(made, page * PAGE + from)),
+        [byte; 2]
+    );
+}
+
+/// An unmap takes from no map that can be written to what one that reads has, too: nobody knows for which of them it is.
+#[test]
+fn an_unmap_leaves_the_map_that_can_be_written_to() {
+    let _turn = crate::twin::turn();
+    // Of some pages neither map is made for them, or the one that can be written to is.
+    let all = PAGES;
+    let cases: [(&[(usize, i32)], usize); 3] = [
+        (&[(1, WRITE), (all, READ), (all, WRITE)], all),
+        (&[(1, WRITE), (all, READ), (all, WRITE)], 4),
+        (&[(4, WRITE), (all, READ)], 4),
+    ];
+    for (maps, pages) in cases {
+        let made = aged_file(all * PAGE);
+        let map = beside(&made, maps);
+        unmap(map, pages * PAGE);
+        writes(&made, map, pages - 1, 211);
+        unmap(map, all * PAGE);
+    }
+}
+
+#[test]
+fn a_map_that_can_be_written_to_grows_and_one_that_reads_gets_shorter() {
+    let _turn = crate::twin::turn();
+    let fewer = PAGES - 2;
+    for order in [[WRITE, READ], [READ, WRITE]] {
+        for (from, to) in [(fewer, PAGES), (PAGES, fewer)] {
+            let made = aged_file(PAGES * PAGE);
+            let [first, second] = order.map(|prot| (from, prot));
+            let map = beside(&made, &[(1, WRITE), first, second]);
+            // SAFETY: the pages that go are nobody's.
+            let moved = unsafe { softfault_mremap(map, from * PAGE, to * PAGE, 0) };
+            assert_eq!(moved, map, "{}", text());
+            writes(&made, map, PAGES - 1, 212);
+            // The one that reads.
+            unmap(map, fewer * PAGE);
+            writes(&made, map, PAGES - 1, 213);
+            unmap(map, PAGES * PAGE);
+            unmap(map, PAGE);
+        }
+    }
+}
