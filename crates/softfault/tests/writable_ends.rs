@@ -8,7 +8,33 @@ mod write_scene;
 use child::{command, forked, scenario};
 use softfault::{Advice, Coherence, Engine, UncheckedAdvice};
 use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use write_scene::{PAGE, Scratch, byte, engine, in_file, write};
+
+/// A byte that the handlers below store to, if there is one, and the next.
+static STORED_AT_EXIT: AtomicUsize = AtomicUsize::new(0);
+
+fn store_at_exit(offset: usize) {
+    let at = STORED_AT_EXIT.load(Relaxed);
+    if at != 0 {
+        // SAFETY: the map was leaked.
+        unsafe { ((at + offset) as *mut u8).write_volatile(77) };
+    }
+}
+
+/// A handler of atexit(3), or a destructor of C++ of something global.
+extern "C" fn at_exit() {
+    store_at_exit(0);
+}
+
+extern "C" fn destructor() {
+    store_at_exit(1);
+}
+
+/// After all of them.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destructor;
 
 /// Stores are in the file after each kind of end at which the process still runs code of ours.
 #[test]
@@ -16,6 +42,9 @@ fn a_process_that_ends_by_itself_loses_nothing() {
     const TEST: &str = "a_process_that_ends_by_itself_loses_nothing";
     if let Some(scenario) = scenario() {
         let (how, path) = scenario.split_once(' ').unwrap();
+        // The last that is registered runs first: ours will be.
+        // SAFETY: a function that stays.
+        assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
         let file = File::options().read(true).write(true).open(path).unwrap();
         let engine = engine(16 << 20);
         let mut map = write(&engine, &file);
@@ -23,6 +52,7 @@ fn a_process_that_ends_by_itself_loses_nothing() {
         match how {
             "leak" => core::mem::forget((map, engine)),
             "exit" => {
+                STORED_AT_EXIT.store(&raw mut map[40 * PAGE] as usize, Relaxed);
                 core::mem::forget((map, engine));
                 std::process::exit(0)
             }
@@ -39,7 +69,11 @@ fn a_process_that_ends_by_itself_loses_nothing() {
         let scratch = Scratch::new(how, 64 * PAGE);
         let mut command = command(TEST, &format!("{how} {}", scratch.0.display()));
         command.output().unwrap();
-        assert_eq!(scratch.content()[3 * PAGE], 77, "{how}");
+        let content = scratch.content();
+        assert_eq!(content[3 * PAGE], 77, "{how}");
+        if how == "exit" {
+            assert_eq!(content[40 * PAGE..][..2], [77; 2], "{how}");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! kept after the last one is dropped until reclaim has emptied it, or it has been idle
 //! for a while.
 
+mod at_exit;
 mod fills;
 mod hand_back;
 mod idle;

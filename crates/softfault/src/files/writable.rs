@@ -7,12 +7,12 @@
 //! Such a window is known by its file and not by the file's version: writing back changes that. One that nobody maps
 //! forgets its pages when it is mapped again; it stays as long as it has pages that could not be written.
 
+use super::at_exit::write_back_at_exit;
 use super::idle::SharedTable;
 use super::served::Served;
 use super::table::{FileWindow, WindowTable};
 use super::{Files, KnownWindow, Look, OpenedWindow, lock, map_window};
 use crate::error::{self, FaultError};
-use crate::generation::{Done, PerProcess};
 use crate::managed::Managed;
 use crate::signal;
 use crate::store::{self, FileIdentity, FileStore, FileWrites, ReadPolicy, Reads};
@@ -46,12 +46,6 @@ struct State {
     over: AtomicBool,
 }
 
-/// The tables that are written back at exit.
-#[derive(Default)]
-struct AtExit(Mutex<Vec<Weak<SharedTable>>>);
-
-static AT_EXIT: PerProcess<AtExit> = PerProcess::new();
-
 /// Writes back the dirty pages of some addresses of a window.
 pub(crate) fn write_back(cache: &PageCache, addresses: Range<usize>) {
     run(cache, cache.write_back_of(addresses));
@@ -73,7 +67,7 @@ fn run(cache: &PageCache, mut cursor: WriteBackCursor) {
 }
 
 /// Writes back all windows of a table.
-fn write_back_all(table: &SharedTable) {
+pub(super) fn write_back_all(table: &SharedTable) {
     write_back_each(table, |cache| cache.write_back_of(cache.addresses()));
 }
 
@@ -282,17 +276,7 @@ impl Files {
         // Without it, reclaim and flushes write back.
         let started = thread::start(c"softfault-write", thread::STACK, serve).ok();
         *thread = started.map(|thread| (thread, node.clone()));
-        let mut tables = lock(&AT_EXIT.get().0);
-        // The last time there may have been no thread.
-        let is_other = |table: &Weak<SharedTable>| table.as_ptr() != Arc::as_ptr(&self.shared);
-        tables.retain(|table| table.strong_count() > 0 && is_other(table));
-        tables.push(Arc::downgrade(&self.shared));
-        drop(tables);
-        static REGISTERED: Done = Done::new();
-        REGISTERED.once(|| {
-            // SAFETY: a function that stays.
-            unsafe { libc::atexit(at_exit) };
-        });
+        write_back_at_exit(&self.shared);
     }
 }
 
@@ -343,17 +327,6 @@ fn serve(shared: &Weak<SharedTable>, state: &State, node: &Node) {
             }
         }
     }
-}
-
-extern "C" fn at_exit() {
-    let tables: Vec<_> = {
-        let _masked = signal::masked();
-        lock(&AT_EXIT.get().0)
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
-    };
-    tables.iter().for_each(|table| write_back_all(table));
 }
 
 impl WriteBehind {
