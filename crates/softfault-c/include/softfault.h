@@ -496,7 +496,8 @@ int softfault_set_memory(const struct softfault_engine *engine,
  *     reported;
  *   MAP_LOCKED: as softfault_mlock of the map; a failure is an error;
  *   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget. With
- *     MAP_HUGETLB length is rounded up to whole huge pages, and only whole ones can be unmapped;
+ *     MAP_HUGETLB length is rounded up to whole huge pages, and only whole ones can be unmapped. So it is with a map of a
+ *     file on hugetlbfs that the kernel serves, such as each one that can be written to;
  *   MAP_NORESERVE, MAP_NONBLOCK, MAP_DENYWRITE, MAP_EXECUTABLE: no effect.
  *
  * offset must be a multiple of the page size.
@@ -564,7 +565,7 @@ void *softfault_mmap_ex(void *addr,
  *
  * Returns 0, or -1 with errno:
  *   EINVAL  addr is no multiple of the page size, length is 0, some of the pages are not mapped by softfault, or the
- *           range begins or ends within a huge page (MAP_HUGETLB): nothing is unmapped then
+ *           range begins or ends within a huge page: nothing is unmapped then
  *
  * Several threads may call this at the same time, also while other threads call functions on the same map: such a call
  * ends as if it had come before, or fails with ENOMEM. The pages are freed when the last such call ends. A touch of

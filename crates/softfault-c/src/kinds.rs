@@ -121,12 +121,8 @@ impl Arguments {
             Some(_) => self.private(engine, prot)?,
         };
         let writable = prot == Prot::Write;
-        // Anonymous memory may have larger pages.
-        let asked = if self.is_anonymous() {
-            map.len()
-        } else {
-            self.length
-        };
+        // In whole pages, which may be larger ones.
+        let asked = map.len();
         let start = maps::enter(map, asked, Access { shared, writable });
         let pages = start..start + crate::access::whole_pages(asked);
         if let Err(error) = self.bring_in(&pages) {
@@ -175,11 +171,21 @@ impl Arguments {
     fn options(&self) -> MmapOptions {
         let mut options = MmapOptions::new();
         // Calls reach all that a touch does.
-        options.len(crate::access::whole_pages(self.length));
+        options.len(self.whole_pages());
         if !self.is_anonymous() {
             options.offset(self.offset as u64);
         }
         options
+    }
+
+    /// The length in whole pages; of a file that has huge ones in those.
+    fn whole_pages(&self) -> usize {
+        let page = match self.is_anonymous() {
+            true => PAGE_SIZE,
+            // An error comes back from the map itself.
+            false => MmapOptions::page_size_of(self.fd).unwrap_or(PAGE_SIZE),
+        };
+        self.length.next_multiple_of(page)
     }
 
     fn anonymous(&self, engine: &Engine, prot: Prot, shared: bool) -> Result<MmapRaw, Failure> {
@@ -209,7 +215,7 @@ impl Arguments {
         }
         let size = size_of_file(self.fd)?;
         let rest = size.saturating_sub(self.offset as u64);
-        let pages = crate::access::whole_pages(self.length) as u64;
+        let pages = self.whole_pages() as u64;
         if rest == 0 || pages > rest.next_multiple_of(PAGE_SIZE as u64) {
             // A window ends with its file. A touch behind it is a SIGBUS, and its place is its own.
             return self.private(engine, prot);

@@ -57,7 +57,8 @@ unsafe impl Grows for softfault_map_options {
 ///     reported;
 ///   MAP_LOCKED: as softfault_mlock of the map; a failure is an error;
 ///   MAP_STACK, MAP_HUGETLB (and MAP_HUGE_...) with MAP_ANONYMOUS: a mapping of the kernel, in no budget. With
-///     MAP_HUGETLB length is rounded up to whole huge pages, and only whole ones can be unmapped;
+///     MAP_HUGETLB length is rounded up to whole huge pages, and only whole ones can be unmapped. So it is with a map of a
+///     file on hugetlbfs that the kernel serves, such as each one that can be written to;
 ///   MAP_NORESERVE, MAP_NONBLOCK, MAP_DENYWRITE, MAP_EXECUTABLE: no effect.
 ///
 /// offset must be a multiple of the page size.

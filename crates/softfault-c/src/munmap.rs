@@ -21,7 +21,7 @@ use core::ffi::{c_int, c_void};
 ///
 /// Returns 0, or -1 with errno:
 ///   EINVAL  addr is no multiple of the page size, length is 0, some of the pages are not mapped by softfault, or the
-///           range begins or ends within a huge page (MAP_HUGETLB): nothing is unmapped then
+///           range begins or ends within a huge page: nothing is unmapped then
 ///
 /// Several threads may call this at the same time, also while other threads call functions on the same map: such a call
 /// ends as if it had come before, or fails with ENOMEM. The pages are freed when the last such call ends. A touch of

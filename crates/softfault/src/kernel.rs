@@ -6,10 +6,11 @@
 //! | of a small file | it is cheaper |
 //! | shared and writable, and of a file that has such a map | one page of a file is in one place |
 //! | executable, a stack, of huge pages by `MAP_HUGETLB` | no touch of it can be a fault of ours |
+//! | writable, and of a file on hugetlbfs | nobody can write to such a file but by a map |
 
 use crate::error::{answered, too_large};
 use crate::machine::huge_page_bytes;
-use crate::store::Descriptor;
+use crate::store::{self, Descriptor};
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -88,12 +89,15 @@ impl KernelMap {
             MapSource::File(_, offset, kind) | MapSource::Own(_, offset, kind) => (offset, kind),
         };
         let skip = (offset % PAGE_SIZE as u64) as usize;
+        let page = match of {
+            MapSource::Nothing(flags) => page_size(flags),
+            MapSource::File(fd, ..) => page_size_of(fd),
+            MapSource::Own(file, ..) => store::huge_page_of_own(file).unwrap_or(PAGE_SIZE),
+        };
         // Huge pages that are not reserved would be a SIGBUS at a touch.
-        let reserves = kind & libc::MAP_HUGETLB != 0;
-        let kind = if reserves {
-            kind
-        } else {
-            kind | libc::MAP_NORESERVE
+        let kind = match page {
+            PAGE_SIZE => kind | libc::MAP_NORESERVE,
+            _ => kind,
         };
         let bytes = (len + skip).max(1);
         let from = offset - skip as u64;
@@ -123,7 +127,7 @@ impl KernelMap {
             start: start?,
             skip,
             len,
-            page: page_size(kind),
+            page,
             shared_to_read: kind & libc::MAP_SHARED != 0 && access != KernelAccess::ReadWrite,
         })
     }
@@ -213,6 +217,11 @@ pub(crate) fn page_size(flags: c_int) -> usize {
         0 => huge_page_bytes().unwrap_or(PAGE_SIZE),
         bits => 1 << bits,
     }
+}
+
+/// Bytes of a page of a mapping of a file.
+pub(crate) fn page_size_of(fd: BorrowedFd<'_>) -> usize {
+    store::huge_page_of(fd).unwrap_or(PAGE_SIZE)
 }
 
 /// The use of a map.

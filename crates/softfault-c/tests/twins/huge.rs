@@ -2,8 +2,8 @@
 
 use crate::huge_scene::{PAGE as HUGE, Pool, available};
 use crate::twin::{
-    ANONYMOUS, Answer, Arguments, DEFAULT, PAGE, READ, Twin, WRITE, anonymous, answer, errno, text,
-    unmap as unmap_ours,
+    ANONYMOUS, Answer, Arguments, DEFAULT, PAGE, READ, Twin, WRITE, anonymous, answer, errno,
+    of_file, text, unmap as unmap_ours, writing_engine,
 };
 use core::ffi::c_void;
 use softfault_c::madvise::softfault_madvise;
@@ -12,6 +12,8 @@ use softfault_c::mprotect::softfault_mprotect;
 use softfault_c::mremap::softfault_mremap;
 use softfault_c::munmap::softfault_munmap;
 use softfault_c::transfer::softfault_copy_in;
+use std::fs::File;
+use std::os::fd::FromRawFd;
 
 /// Of 2 MiB, and of the machine's default size, if that is the same.
 fn sizes() -> Vec<i32> {
@@ -205,4 +207,75 @@ fn a_size_that_no_page_has_is_refused() {
         assert_eq!(ours, kernels, "{bits}: {}", text());
         assert_eq!(ours, Err(libc::EINVAL));
     }
+}
+
+/// A file of so many huge pages, of which it has none yet.
+fn huge_file(pages: usize) -> File {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_HUGETLB | libc::MFD_HUGE_2MB;
+    // SAFETY: a name; the answer is a descriptor of its own.
+    let file = unsafe {
+        let fd = libc::memfd_create(c"huge".as_ptr(), flags);
+        assert!(fd >= 0, "{}", errno());
+        File::from_raw_fd(fd)
+    };
+    file.set_len((pages * HUGE) as u64).unwrap();
+    file
+}
+
+fn shared(file: &File, length: usize, prot: i32) -> Arguments {
+    Arguments {
+        length,
+        ..of_file(file, 1, prot, libc::MAP_SHARED)
+    }
+}
+
+#[test]
+fn a_map_of_a_file_of_huge_pages_has_whole_ones() {
+    let _turn = crate::twin::turn();
+    let Some(_pool) = Pool::with(4) else { return };
+    let before = available();
+    // An engine that would write to it finds that it cannot. If it reads it, it has a window with small pages.
+    let cases = [(DEFAULT, &[WRITE, READ][..]), (writing_engine(), &[WRITE])];
+    for (engine, prots) in cases {
+        for length in [1, PAGE, HUGE, HUGE + 1] {
+            let file = huge_file(2);
+            for &prot in prots {
+                let twin = Twin::of(shared(&file, length, prot), engine);
+                let whole = length.next_multiple_of(HUGE);
+                if prot == WRITE {
+                    // SAFETY: within the map.
+                    unsafe { twin.ours.add(whole - 1).write_volatile(7) };
+                }
+                twin.same(0, whole / PAGE);
+                // SAFETY: as above.
+                let last = unsafe { twin.kernels.add(whole - 1).read_volatile() };
+                assert_eq!(last, 7);
+                for part in [(0, PAGE), (PAGE, HUGE - PAGE), (0, whole - PAGE)] {
+                    assert_eq!(unmap(&twin, part), Err(libc::EINVAL));
+                }
+                if prot == WRITE {
+                    assert_eq!(protect(&twin, (0, PAGE), READ), Err(libc::EINVAL));
+                    assert_eq!(protect(&twin, (0, whole), READ), Ok(()));
+                }
+                assert_eq!(unmap(&twin, (0, whole)), Ok(()));
+                assert!(is_gone(twin.ours.wrapping_add(whole - PAGE).cast()));
+            }
+        }
+    }
+    assert_eq!(available(), before, "nothing is left");
+}
+
+/// A touch for which the pool has no page is a SIGBUS: a map of which the pages are there, or reserved, has none.
+#[test]
+fn a_file_of_huge_pages_that_are_not_to_be_had_is_not_mapped() {
+    let _turn = crate::twin::turn();
+    let Some(pool) = Pool::with(2) else { return };
+    let file = huge_file(1);
+    let hog = pool.emptied();
+    for engine in [DEFAULT, writing_engine()] {
+        let arguments = shared(&file, HUGE, WRITE);
+        let (ours, kernels) = (arguments.ours(engine), arguments.kernels());
+        assert_eq!((ours, kernels), (Err(libc::ENOMEM), Err(libc::ENOMEM)));
+    }
+    drop(hog);
 }

@@ -8,6 +8,7 @@ use super::place::{SharedMapping, WantedMapping};
 use crate::error::{answered, invalid};
 use crate::huge_faults::HugeBacking;
 use crate::huge_faults::HugeSize;
+use crate::store;
 use crate::table::{Identity, close_if, identity_of};
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -64,8 +65,6 @@ impl HugeMemory {
 
     /// Memory that another process made. The backing and the page size are read from the descriptor.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
-        /// `HUGETLBFS_MAGIC` of `linux/magic.h`.
-        const HUGETLBFS: u64 = 0x958_458f6;
         const TMPFS: u64 = 0x0102_1994;
         let mut about = MaybeUninit::<libc::statfs>::uninit();
         // SAFETY: fills the structure.
@@ -77,7 +76,7 @@ impl HugeMemory {
         };
         // Signed with glibc, unsigned with musl.
         let (backing, size) = match about.f_type as u64 {
-            HUGETLBFS => (HugeBacking::Hugetlb, HugeSize::of(about.f_bsize as u64)),
+            store::HUGETLBFS => (HugeBacking::Hugetlb, HugeSize::of(about.f_bsize as u64)),
             TMPFS => (HugeBacking::without_pool(), Some(HugeSize::TwoMiB)),
             _ => {
                 return Err(invalid(

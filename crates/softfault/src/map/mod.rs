@@ -27,6 +27,7 @@ use crate::map_mut::MmapMut;
 use crate::private::Private;
 use crate::range::{offsets, whole_pages, within};
 use core::ops::{Deref, Range, RangeBounds};
+use softfault_engine::PAGE_SIZE;
 use softfault_engine::cache::Residency;
 use std::io;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -202,6 +203,15 @@ impl Mmap {
         match self.file() {
             Some(file) => file.change_server(kernel),
             None => Ok(false),
+        }
+    }
+
+    /// Bytes of a page of it.
+    pub(crate) fn page_size(&self) -> usize {
+        match &self.kind {
+            MmapKind::Kernel(map) => map.page_size(),
+            MmapKind::Private(map) => map.page_size(),
+            _ => PAGE_SIZE,
         }
     }
 

@@ -46,6 +46,15 @@ impl MmapOptions {
         kernel::page_size(self.special().unwrap_or(0))
     }
 
+    /// Bytes of a page of a map of a file that the kernel serves.
+    #[doc(hidden)]
+    pub fn page_size_of<T: MmapAsRawDesc>(file: T) -> io::Result<usize> {
+        // SAFETY: open as long as the file that it is taken from, which the
+        // caller lends.
+        let fd = unsafe { borrowed(&file) }?;
+        Ok(kernel::page_size_of(fd))
+    }
+
     /// Flags of mmap(2), if only the kernel can provide such memory.
     fn special(&self) -> Option<i32> {
         let stack = if self.stack { libc::MAP_STACK } else { 0 };

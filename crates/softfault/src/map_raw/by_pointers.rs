@@ -5,7 +5,6 @@ use crate::fault_in::{Awaited, FaultInMany};
 use crate::file_map::populate_by_kernel;
 use crate::{Advice, Engine, FaultError, many_maps};
 use core::ops::Range;
-use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
 use std::fs::File;
 use std::io;
@@ -25,10 +24,7 @@ impl MmapRaw {
     /// Bytes of a page of the map: a part that is unmapped has whole ones.
     #[doc(hidden)]
     pub fn page_size(&self) -> usize {
-        match &self.0 {
-            Raw::Read(_) => PAGE_SIZE,
-            Raw::Write(map) => map.page_size(),
-        }
+        either!(&self.0, map => map.page_size())
     }
 
     /// The pages that belong only to this map, and to other maps of the same file's window.

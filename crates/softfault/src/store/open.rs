@@ -19,6 +19,7 @@ use softfault_engine::PAGE_SIZE;
 
 use super::descriptor::{Descriptor, NO_READ_AHEAD};
 use super::errno;
+use super::huge_page_of;
 use super::identity::{Alignment, stat};
 use crate::table;
 
@@ -172,14 +173,15 @@ pub(crate) fn may_be_mapped(fd: BorrowedFd<'_>) -> io::Result<()> {
             std::ptr::null_mut(),
             PAGE_SIZE,
             libc::PROT_READ,
-            libc::MAP_PRIVATE,
+            libc::MAP_PRIVATE | libc::MAP_NORESERVE,
             fd.as_raw_fd(),
             0,
         )
     };
     if addr != libc::MAP_FAILED {
+        let page = huge_page_of(fd).unwrap_or(PAGE_SIZE);
         // SAFETY: the mapping that was just made.
-        unsafe { sync::kernel_calls::munmap(addr, PAGE_SIZE) };
+        unsafe { sync::kernel_calls::munmap(addr, page) };
         return Ok(());
     }
     match crate::errno::errno() {

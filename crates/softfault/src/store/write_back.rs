@@ -89,6 +89,10 @@ impl FileWrites {
             }
             Err(no) => return Err(errno::io(no)),
         };
+        // A file without a method for writes, as on hugetlbfs, refuses this too. Another one does nothing.
+        let none = [core::ptr::null::<u8>() as usize, 0, 0, 0, 0];
+        // SAFETY: no byte is read.
+        unsafe { buffered.call(libc::SYS_pwrite64, none) }.map_err(errno::io)?;
         table::want_several();
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         // Its blocks may also be past its end, or have other things than its bytes.
