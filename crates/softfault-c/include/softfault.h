@@ -678,7 +678,9 @@ int softfault_prefetch(const void *addr, size_t length);
  *
  * addr is a multiple of the page size; length is rounded up to whole pages, and may be 0. flags is MS_SYNC (the data is
  * on the device when this returns) or MS_ASYNC (starts to write). Both may have MS_INVALIDATE, which has no effect: maps
- * of one engine see each other's writes. For private maps the call does nothing.
+ * of one engine see each other's writes. On a map that only reads, it is for pages that other maps of the file have written to; bytes
+ * that calls have written to a file that no map writes to are not brought to the device (msync(2) does): use fsync(2). For private maps
+ * the call does nothing.
  *
  * Returns 0, or -1 with errno:
  *   EBUSY   MS_INVALIDATE, and pages of the range are locked

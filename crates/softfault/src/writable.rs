@@ -143,24 +143,19 @@ impl WritableFile {
 
     /// `msync(2)`: dirty pages are on the device when this returns, with the metadata to find them; or the error
     /// of write-back, now or since the last time.
-    pub(crate) fn flush(&self, addresses: Range<usize>) -> io::Result<()> {
-        files::flush(self.file.cache(), addresses);
+    pub(crate) fn flush(&self, files: &Files, addresses: Range<usize>) -> io::Result<()> {
+        self.file.flush(files, addresses, libc::MS_SYNC);
         self.check_write_error()
     }
 
     /// The error with which something could not be written, since the last time.
     pub(crate) fn check_write_error(&self) -> io::Result<()> {
-        let cache = self.file.cache();
-        let failed = cache.write_error_since(&mut lock(&self.seen));
-        failed.map_or(Ok(()), |failed| Err(FaultError::from(failed).into()))
+        self.file.write_error_since(&mut lock(&self.seen))
     }
 
-    /// Starts that. Where the system has no thread for it, the bytes are in the file when this returns.
+    /// Starts that.
     pub(crate) fn flush_soon(&self, files: &Files, addresses: Range<usize>) {
-        let cache = self.file.cache();
-        if !files.write_back_soon(cache.node()) {
-            files::write_back(cache, addresses);
-        }
+        self.file.flush(files, addresses, libc::MS_ASYNC);
     }
 
     /// `madvise(2)`.

@@ -6,10 +6,10 @@ mod filter;
 mod write_scene;
 
 use child::{command, forked, scenario};
-use softfault::{Advice, Coherence, Engine, UncheckedAdvice};
+use softfault::{Advice, Coherence, Engine, MmapRaw, UncheckedAdvice};
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use write_scene::{PAGE, Scratch, byte, engine, in_file, write};
+use write_scene::{PAGE, Scratch, byte, engine, in_file, read, write};
 
 /// A byte that the handlers below store to, if there is one, and the next.
 static STORED_AT_EXIT: AtomicUsize = AtomicUsize::new(0);
@@ -150,6 +150,11 @@ fn write_errors_are_reported_once_and_pages_stay() {
     let before = map[40 * PAGE..42 * PAGE].to_vec();
     map.read_from(40 * PAGE..42 * PAGE, &mut same).unwrap();
     map[40 * PAGE..42 * PAGE].copy_from_slice(&before);
+    // A map that reads knows of no failure before.
+    let reader = MmapRaw::from(read(&engine, &file));
+    let error = reader.flush().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EFBIG), "{error}");
+    reader.flush_range(0, PAGE).unwrap();
     // Each handle is told.
     let error = other.flush().unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EFBIG));

@@ -4,7 +4,7 @@
 mod child;
 mod write_scene;
 
-use softfault::{Advice, Coherence, Engine, Faults, MmapOptions};
+use softfault::{Advice, Coherence, Engine, Faults, MmapOptions, MmapRaw};
 use softfault_skip::skipped;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use write_scene::{PAGE, Scratch, byte, engine, read, write};
+use write_scene::{PAGE, Scratch, byte, engine, in_file, read, write};
 
 const PAGES: usize = 64;
 /// The byte that each test writes.
@@ -41,6 +41,28 @@ fn direct(scratch: &Scratch) -> Option<u8> {
         dealloc(page, layout);
         got.ok().map(|()| byte)
     }
+}
+
+/// As with msync(2): what others have stored to the file is on the device then.
+#[test]
+fn a_flush_of_a_map_that_reads_is_one_of_the_file() {
+    let scratch = Scratch::new("flushed-by-a-reader", PAGES * PAGE);
+    let (engine, file) = (engine(16 << 20), scratch.open());
+    let mut map = write(&engine, &file);
+    let reader = MmapRaw::from(read(&engine, &file));
+    map[AT] = 77;
+    reader.flush_range(AT, 1).unwrap();
+    assert_eq!(in_file(&file, AT), 77);
+    map[AT] = 78;
+    reader.flush_async().unwrap();
+    while map.dirty_bytes() > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(in_file(&file, AT), 78);
+    assert!(reader.flush_range(PAGES * PAGE, 1).is_err());
+    // Of the kernel's.
+    let kernels = MmapOptions::new().map_raw_read_only(&scratch.open());
+    kernels.unwrap().flush().unwrap();
 }
 
 /// Kernel's maps at once, the engine's once it is written back.

@@ -15,7 +15,7 @@ pub(crate) use pin::{FilePin, populate_by_kernel};
 
 use crate::access_path::AccessPath;
 use crate::error::{EngineFaultError, FaultError};
-use crate::files::{Files, Hold, OpenedWindow, Served};
+use crate::files::{self, Files, Hold, OpenedWindow, Served};
 use crate::managed::Managed;
 use core::ops::Range;
 use softfault_engine::cache::{PageCache, Residency};
@@ -58,6 +58,23 @@ impl FileMap {
     /// The window.
     pub(crate) fn cache(&self) -> &Arc<PageCache> {
         &self.cache
+    }
+
+    /// Has dirty pages survive a crash (`MS_SYNC`), or starts to write them (`MS_ASYNC`): where the system has no thread for that, they
+    /// are in the file when this returns.
+    pub(crate) fn flush(&self, files: &Files, addresses: Range<usize>, how: i32) {
+        let cache = &self.cache;
+        match how {
+            libc::MS_SYNC => files::flush(cache, addresses),
+            _ if files.write_back_soon(cache.node()) => {}
+            _ => files::write_back(cache, addresses),
+        }
+    }
+
+    /// The error with which something could not be written, since the call that left its count in `seen`.
+    pub(crate) fn write_error_since(&self, seen: &mut u32) -> io::Result<()> {
+        let failed = self.cache.write_error_since(seen);
+        failed.map_or(Ok(()), |failed| Err(FaultError::from(failed).into()))
     }
 
     /// The window and its server.

@@ -1,6 +1,7 @@
 //! memmap2's `Mmap` over an engine, a verb a file: a read-only map of a shared file, or of private memory.
 
 mod advise;
+mod flush;
 mod hand_back;
 mod keep;
 mod make;
@@ -82,12 +83,6 @@ impl Mmap {
     /// Bytes of the map, for the same callers: a slice's length takes a reference to all of them.
     pub(crate) fn byte_len(&self) -> usize {
         self.len
-    }
-
-    /// An error if the map does not have these bytes.
-    pub(crate) fn has(&self, offset: usize, len: usize) -> io::Result<()> {
-        let end = offset.checked_add(len).ok_or(FaultError::OutOfRange)?;
-        Ok(self.addresses(offset..end).map(drop)?)
     }
 
     /// True if the engine serves this map; it may let the kernel serve it for a while ([`Reads`](crate::Reads)). False

@@ -43,11 +43,14 @@ impl MmapMut {
         }
     }
 
-    fn msync(&self, offset: usize, len: usize, how: i32) -> io::Result<()> {
+    /// By `MS_SYNC` or `MS_ASYNC`, a part.
+    pub(crate) fn msync(&self, offset: usize, len: usize, how: i32) -> io::Result<()> {
         let addresses = self.part(offset, len)?;
         match self.served_by() {
             ServedBy::Kernel => msync(&addresses, how),
-            ServedBy::File(file) if how == libc::MS_SYNC => file.flush(addresses),
+            ServedBy::File(file) if how == libc::MS_SYNC => {
+                file.flush(&self.engine.inner.files, addresses)
+            }
             ServedBy::File(file) => {
                 file.flush_soon(&self.engine.inner.files, addresses);
                 Ok(())

@@ -102,7 +102,8 @@ impl MmapRaw {
         self.len() == 0
     }
 
-    /// Writes the dirty pages to the file, and waits until the file's device has stored them.
+    /// Writes the dirty pages to the file, and waits until the file's device has stored them. Of a map that only reads, pages that
+    /// other maps have written to, too.
     pub fn flush(&self) -> io::Result<()> {
         self.flush_range(0, self.len())
     }
@@ -114,18 +115,12 @@ impl MmapRaw {
 
     /// As [`flush`](Self::flush), for a part.
     pub fn flush_range(&self, offset: usize, len: usize) -> io::Result<()> {
-        match &self.0 {
-            Raw::Read(map) => map.has(offset, len),
-            Raw::Write(map) => map.flush_range(offset, len),
-        }
+        either!(&self.0, map => map.msync(offset, len, libc::MS_SYNC))
     }
 
     /// As [`flush_async`](Self::flush_async), for a part.
     pub fn flush_async_range(&self, offset: usize, len: usize) -> io::Result<()> {
-        match &self.0 {
-            Raw::Read(map) => map.has(offset, len),
-            Raw::Write(map) => map.flush_async_range(offset, len),
-        }
+        either!(&self.0, map => map.msync(offset, len, libc::MS_ASYNC))
     }
 
     /// Gives advice about all accesses to the map.
