@@ -130,13 +130,16 @@ impl Advice {
     /// The engine's result for advice about a mapping as such. It may ignore advice that is a hint; advice that
     /// promises something must be an error.
     pub(crate) fn about_mapping(self) -> io::Result<()> {
-        match self {
-            Self::DontFork | Self::DontDump | Self::HwPoison => Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                format!("{self:?} is not supported for memory that an engine serves"),
-            )),
-            _ => Ok(()),
-        }
+        let name = match self {
+            Self::DontFork => "MADV_DONTFORK",
+            Self::DontDump => "MADV_DONTDUMP",
+            Self::HwPoison => "MADV_HWPOISON",
+            _ => return Ok(()),
+        };
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("{name} is not supported for memory that an engine serves"),
+        ))
     }
 }
 
@@ -181,5 +184,22 @@ fn madvise(range: &Range<usize>, advice: c_int) -> io::Result<()> {
     } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs in other languages get the texts of errors.
+    #[test]
+    fn texts_have_the_names_of_madvise() {
+        for name in ["DONTFORK", "DONTDUMP", "HWPOISON"] {
+            let refused = ADVICE
+                .iter()
+                .filter_map(|(_, advice)| advice.about_mapping().err());
+            let mut texts = refused.map(|error| error.to_string());
+            assert!(texts.any(|text| text.starts_with(&format!("MADV_{name} is not "))));
+        }
     }
 }
