@@ -15,26 +15,15 @@ pub(crate) fn raised(error: io::Error) -> PyErr {
     if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<FaultError>()) {
         return of_page(*error);
     }
-    if let Some(errno) = error.raw_os_error() {
-        let text = error.to_string();
-        // Python says the number itself.
-        let text = text.split(" (os error").next().unwrap_or(&text).to_owned();
-        return PyOSError::new_err((errno, text));
+    let text = error.to_string();
+    if error.raw_os_error().is_none() && error.kind() == ErrorKind::OutOfMemory {
+        return PyMemoryError::new_err(text);
     }
-    let errno = match error.kind() {
-        ErrorKind::NotFound => libc::ENOENT,
-        ErrorKind::PermissionDenied => libc::EACCES,
-        ErrorKind::InvalidInput | ErrorKind::InvalidData => libc::EINVAL,
-        ErrorKind::OutOfMemory => return PyMemoryError::new_err(error.to_string()),
-        ErrorKind::Unsupported => libc::EOPNOTSUPP,
-        ErrorKind::TimedOut => libc::ETIMEDOUT,
-        ErrorKind::UnexpectedEof => libc::EFAULT,
-        ErrorKind::StorageFull => libc::ENOSPC,
-        ErrorKind::FileTooLarge => libc::EFBIG,
-        ErrorKind::WouldBlock => libc::EAGAIN,
-        _ => libc::EIO,
-    };
-    PyOSError::new_err((errno, error.to_string()))
+    let errno = softfault::errno_of(&error);
+    // Python says the number itself.
+    let number = format!(" (os error {errno})");
+    let text = text.strip_suffix(&number).unwrap_or(&text).to_owned();
+    PyOSError::new_err((errno, text))
 }
 
 /// Runs the handlers of Python's signals, for a system call that a signal interrupted: the call is made again, unless a handler

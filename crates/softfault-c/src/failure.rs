@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use softfault::FaultError;
 use std::borrow::Cow;
-use std::io::{self, ErrorKind};
+use std::io;
 
 /// Why a call has failed.
 #[derive(Debug)]
@@ -99,23 +99,6 @@ impl From<io::Error> for Failure {
         if let Some(error) = inner.and_then(|inner| inner.downcast_ref::<FaultError>()) {
             return (*error).into();
         }
-        let errno = error.raw_os_error().unwrap_or(match error.kind() {
-            ErrorKind::NotFound => libc::ENOENT,
-            ErrorKind::PermissionDenied => libc::EACCES,
-            ErrorKind::InvalidInput | ErrorKind::InvalidData => libc::EINVAL,
-            ErrorKind::OutOfMemory => libc::ENOMEM,
-            ErrorKind::Unsupported => libc::EOPNOTSUPP,
-            ErrorKind::TimedOut => libc::ETIMEDOUT,
-            ErrorKind::UnexpectedEof => libc::EFAULT,
-            ErrorKind::StorageFull => libc::ENOSPC,
-            ErrorKind::FileTooLarge => libc::EFBIG,
-            ErrorKind::WouldBlock => libc::EAGAIN,
-            ErrorKind::ResourceBusy => libc::EBUSY,
-            ErrorKind::NotADirectory => libc::ENOTDIR,
-            ErrorKind::ReadOnlyFilesystem => libc::EROFS,
-            ErrorKind::QuotaExceeded => libc::EDQUOT,
-            _ => libc::EIO,
-        });
-        Self::new(errno, error.to_string())
+        Self::new(softfault::errno_of(&error), error.to_string())
     }
 }

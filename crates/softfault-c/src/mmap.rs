@@ -67,7 +67,8 @@ unsafe impl Grows for softfault_map_options {
 ///   EACCES      the file is not open for the accesses that prot and flags need
 ///   EBADF       fd is no open file
 ///   EBUSY       MAP_FIXED, and another call uses the pages: those that it does not use may be zeros by then, and pins and
-///               locks of the range may have ended
+///               locks of the range may have ended. Or the file has grown beyond what the addresses of its present maps have room
+///               for: unmap them first. Or a SIGBUS handler is installed again and again after softfault's
 ///   EEXIST      MAP_FIXED_NOREPLACE, and some of the addresses are in use, by softfault or by another mapping
 ///   EINVAL      length is 0, offset (or addr, with MAP_FIXED) is no multiple of the page size, flags has neither
 ///               MAP_SHARED nor MAP_PRIVATE, or MAP_HUGETLB without MAP_ANONYMOUS, prot has unknown bits, an environment

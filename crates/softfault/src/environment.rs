@@ -125,7 +125,9 @@ pub(crate) fn report(error: io::Error) -> io::Error {
     if set.is_empty() {
         return error;
     }
-    reported_error(error.kind(), format!("{error} ({})", set.join(", ")))
+    let message = format!("{error} ({})", set.join(", "));
+    print_first(&message);
+    error::told(error, message)
 }
 
 /// True if the counters are to be printed at exit.
@@ -219,7 +221,8 @@ pub fn swap_of(value: &OsStr) -> Result<Swap, String> {
 
 fn refused(name: &str, value: &OsStr, why: impl Display) -> io::Error {
     let message = format!("{}: {why}", setting(name, value));
-    reported_error(io::ErrorKind::InvalidInput, message)
+    print_first(&message);
+    error::invalid(&message)
 }
 
 /// `NAME=value`, in one line for every value.
@@ -234,13 +237,12 @@ pub fn setting(name: &str, value: &OsStr) -> String {
     format!("{name}={shown}")
 }
 
-/// An error that is also printed on the standard error, the first time.
-fn reported_error(kind: io::ErrorKind, message: String) -> io::Error {
+/// Prints an error on the standard error, too, the first time.
+fn print_first(message: &str) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if !TOLD.swap(true, Relaxed) {
-        error::print_line(&message);
+        error::print_line(message);
     }
-    io::Error::new(kind, message)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use softfault_engine::cache::{MapError, NodeError};
 use softfault_engine::mm::MmError;
 use softfault_engine::mmu::MmuError;
 use softfault_engine::store::StoreError;
-use std::io;
+use std::error::Error;
+use std::io::{self, ErrorKind};
 
 pub use softfault_engine::fault::FaultError as EngineFaultError;
 
@@ -63,7 +64,7 @@ impl fmt::Display for FaultError {
     }
 }
 
-impl std::error::Error for FaultError {}
+impl Error for FaultError {}
 
 impl From<EngineFaultError> for FaultError {
     fn from(error: EngineFaultError) -> Self {
@@ -148,10 +149,64 @@ pub(crate) fn mm(error: MmError) -> io::Error {
     }
 }
 
+/// An error with a text of ours, which has that of `error`, and with its errno behind it.
+#[derive(Debug)]
+struct Told {
+    text: String,
+    error: io::Error,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for Told {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// `error`, in other words.
+pub(crate) fn told(error: io::Error, text: String) -> io::Error {
+    io::Error::new(error.kind(), Told { text, error })
+}
+
+/// The errno of an error, for languages that have it; of one without, the nearest.
+#[doc(hidden)]
+pub fn errno_of(error: &io::Error) -> i32 {
+    if let Some(errno) = error.raw_os_error() {
+        return errno;
+    }
+    let source = error.source().and_then(|source| source.downcast_ref());
+    if let Some(source) = source {
+        return errno_of(source);
+    }
+    match error.kind() {
+        ErrorKind::NotFound => libc::ENOENT,
+        ErrorKind::PermissionDenied => libc::EACCES,
+        ErrorKind::InvalidInput | ErrorKind::InvalidData => libc::EINVAL,
+        ErrorKind::OutOfMemory => libc::ENOMEM,
+        ErrorKind::Unsupported => libc::EOPNOTSUPP,
+        ErrorKind::TimedOut => libc::ETIMEDOUT,
+        ErrorKind::UnexpectedEof => libc::EFAULT,
+        ErrorKind::StorageFull => libc::ENOSPC,
+        ErrorKind::FileTooLarge => libc::EFBIG,
+        ErrorKind::WouldBlock => libc::EAGAIN,
+        ErrorKind::ResourceBusy => libc::EBUSY,
+        ErrorKind::NotADirectory => libc::ENOTDIR,
+        ErrorKind::ReadOnlyFilesystem => libc::EROFS,
+        ErrorKind::QuotaExceeded => libc::EDQUOT,
+        _ => libc::EIO,
+    }
+}
+
 /// A system call that failed, by its name.
 pub(crate) fn call(name: &str, errno: i32) -> io::Error {
     let error = io::Error::from_raw_os_error(errno);
-    io::Error::new(error.kind(), format!("{name}: {error}"))
+    let text = format!("{name}: {error}");
+    told(error, text)
 }
 
 /// As [`call`], with the errno of the call that has just failed.

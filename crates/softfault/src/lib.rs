@@ -227,6 +227,8 @@ pub use engine::{AsyncReads, Builder, Engine, Fallback};
 #[doc(hidden)]
 pub use environment::{VARIABLES, check_environment, setting, swap_of};
 pub use error::FaultError;
+#[doc(hidden)]
+pub use error::errno_of;
 pub use fault_in::{FaultIn, FaultInMany};
 #[doc(hidden)]
 pub use faults::{program_sigbus, reinstall_handler, set_sigbus_calls_intercepted};

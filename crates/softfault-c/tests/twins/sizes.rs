@@ -84,11 +84,18 @@ fn numbers_of_another_release() {
     }
 }
 
+/// No file has such a name.
+const LONG: [u8; 301] = {
+    let mut name = [b'a'; 301];
+    name[300] = 0;
+    name
+};
+
 #[test]
 fn an_engine_that_cannot_be() {
     let _turn = crate::twin::turn();
     type Set = fn(&mut softfault_engine_options);
-    let wrong: [(Set, i32, &str); 12] = [
+    let wrong: [(Set, i32, &str); 13] = [
         (|o| o.memory = 4096, libc::EINVAL, "at least 8 MiB"),
         (|o| o.memory = u64::MAX, libc::ENOMEM, "this machine has"),
         (|o| o.reads = 4, libc::EINVAL, "options.reads is 4"),
@@ -120,6 +127,11 @@ fn an_engine_that_cannot_be() {
             |o| o.swap_directory = c"/dev/null".as_ptr(),
             libc::ENOTDIR,
             "/dev/null",
+        ),
+        (
+            |o| o.swap_directory = LONG.as_ptr().cast(),
+            libc::ENAMETOOLONG,
+            "aaaa",
         ),
     ];
     for (set, why, said) in wrong {

@@ -152,9 +152,10 @@ pub(crate) fn check_handlers(trust: bool, masked: &Masked) -> io::Result<()> {
         false => state(),
     };
     if in_force == Installed::Replaced {
-        return Err(io::Error::other(
+        return Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
             "a SIGBUS handler is installed again and again after the engine's: faults would \
-             not be served (trust_signal_handlers(true) if it passes on signals that it does not know)",
+             not be served (the option trust_signal_handlers is for one that passes on signals that it does not know)",
         ));
     }
     Ok(())

@@ -47,7 +47,7 @@ impl From<NoProcess> for io::Error {
             NoProcess::NoThread(errno) => {
                 let why = io::Error::from_raw_os_error(errno);
                 let message = format!("cannot start a thread that serves faults: {why}");
-                io::Error::new(why.kind(), message)
+                error::told(why, message)
             }
         }
     }

@@ -346,7 +346,8 @@ impl OpenedWindow {
         let end = start.and_then(|start| start.checked_add(len));
         match start.zip(end) {
             Some((start, end)) if end <= window.end => Ok(start..end),
-            _ => Err(io::Error::other(
+            _ => Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
                 "the file has grown beyond the window of its present maps: drop them, then map again",
             )),
         }

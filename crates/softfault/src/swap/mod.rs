@@ -189,7 +189,7 @@ impl Swap {
         // In one line, also if the name has line breaks.
         let dir = self.dir.display().to_string();
         let message = format!("swap in {}: {error}", dir.escape_debug());
-        io::Error::new(error.kind(), message)
+        crate::error::told(error, message)
     }
 }
 
