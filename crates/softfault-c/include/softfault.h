@@ -43,6 +43,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
+struct timespec;
+
 /**
  * The version of the binary interface. It is also part of the library's soname (libsoftfault.so.0). A program
  * runs with every later release that has the same version of the interface.
@@ -402,7 +404,7 @@ struct softfault_stats {
 
 #ifdef __cplusplus
 extern "C" {
-#endif // __cplusplus
+#endif /* __cplusplus */
 
 /**
  * The version of the library that is loaded, as text: "0.1.0".
@@ -913,6 +915,6 @@ const char *softfault_error(void);
 
 #ifdef __cplusplus
 }  // extern "C"
-#endif  // __cplusplus
+#endif /* __cplusplus */
 
 #endif  /* SOFTFAULT_H */

@@ -29,7 +29,7 @@ fn the_header_is_that_of_the_source() {
     );
 }
 
-/// Without the parts of a comment for Rust: the caller's promises stand in the text above, too.
+/// Without the parts of a comment for Rust: the caller's promises stand in the text above, too. And with comments that C89 has.
 fn for_c(header: &str) -> String {
     let mut lines = Vec::new();
     let mut is_rusts = false;
@@ -45,10 +45,15 @@ fn for_c(header: &str) -> String {
             continue;
         }
         // The empty line before it.
-        if said == "*/" && lines.last() == Some(&" *") {
+        if said == "*/" && lines.last().is_some_and(|last| last == " *") {
             lines.pop();
         }
-        lines.push(line);
+        lines.push(match line.split_once("//") {
+            Some((code, name)) if code.starts_with("#endif") => {
+                format!("{} /*{name} */", code.trim_end())
+            }
+            _ => line.to_owned(),
+        });
     }
     lines.join("\n") + "\n"
 }

@@ -95,6 +95,31 @@ impl Program {
     }
 }
 
+/// The header alone, by all standards that compilers still know.
+#[test]
+fn every_standard_takes_the_header() {
+    let c = ["c89", "c99", "c11", "c17"].map(|standard| ("cc", standard, "c"));
+    let cpp = ["c++98", "c++11", "c++17"].map(|standard| ("c++", standard, "c++"));
+    for (compiler, standard, language) in c.into_iter().chain(cpp) {
+        let mut command = Command::new(compiler);
+        if Command::new(compiler).arg("--version").output().is_err() {
+            softfault_skip::skipped("cc", format_args!("there is no {compiler}"));
+            continue;
+        }
+        let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/softfault.h");
+        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{standard}.source"));
+        // A file of its own: a header that is compiled itself is a warning.
+        fs::write(&source, format!("#include \"{}\"\n", header.display())).unwrap();
+        command.args(["-fsyntax-only", "-Wall", "-Wextra", "-pedantic", "-Werror"]);
+        command
+            .arg(format!("-std={standard}"))
+            .args(["-x", language]);
+        let said = command.arg(source).output().unwrap();
+        let errors = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success(), "{standard}: {errors}");
+    }
+}
+
 /// Bytes of no order, the same each time.
 fn bytes(len: usize) -> Vec<u8> {
     let byte = |at: usize| (at.wrapping_mul(2_654_435_761) >> 13) as u8;
