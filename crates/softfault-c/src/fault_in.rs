@@ -3,7 +3,7 @@
 use crate::access::bytes;
 use crate::boundary::answer;
 use crate::failure::{Failure, errno_of};
-use crate::maps::{NotMapped, Part};
+use crate::maps::{self, NotMapped, Part};
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use libc::{iovec, timespec};
@@ -154,12 +154,18 @@ impl Many {
             .map(|wanted| (&*wanted.parts[0].map, &wanted.ranges[..]))
             .collect();
         let answers = MmapRaw::fault_in_all(&asked, until);
+        drop(asked);
         let mut failed = self.failed;
         for (wanted, answers) in self.maps.iter().zip(answers) {
             let answers = wanted.places.iter().zip(answers);
             let errors = answers.filter_map(|(&place, answer)| Some((place, answer.err()?)));
             failed.extend(errors.map(|(place, error)| (place, errno_of(error))));
         }
+        let of_each: Vec<_> = (self.maps.iter())
+            .map(|wanted| wanted.parts[0].range.start)
+            .collect();
+        drop(self.maps);
+        of_each.into_iter().for_each(maps::forget_ended_calls);
         // Stable: of a range of two maps the error of the map that was named first is told.
         failed.sort_by_key(|&(place, _)| place);
         failed.dedup_by_key(|&mut (place, _)| place);
@@ -192,6 +198,21 @@ mod tests {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         softfault_mmap(addr, length, prot, flags, -1, 0)
+    }
+
+    /// Each range is a call under way, and these are in no budget.
+    #[test]
+    fn many_ranges_leave_no_memory_behind() {
+        const PAGE: usize = 4096;
+        let start = map(core::ptr::null_mut(), 8 * PAGE, 0);
+        assert_ne!(start, libc::MAP_FAILED);
+        let mut many = Many::default();
+        (0..10_000).for_each(|place| many.add(place, start, PAGE));
+        assert!(maps::room_for_calls(start as usize) >= 10_000);
+        assert_eq!(many.wait(None), []);
+        assert_eq!(maps::room_for_calls(start as usize), 0);
+        // SAFETY: nobody else uses the map.
+        assert_eq!(unsafe { softfault_munmap(start, 8 * PAGE) }, 0);
     }
 
     /// Failed before: the page was another's while the call brought it in.

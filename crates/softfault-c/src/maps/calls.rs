@@ -58,6 +58,20 @@ impl Calls {
         calls.filter_map(|(_, call)| call.upgrade()).collect()
     }
 
+    /// Gives back the memory of those that have ended: after a call of many ranges, each of which has been one of these.
+    pub(super) fn forget_ended(&self) {
+        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        forget_ended(&mut calls);
+        let left = calls.len();
+        calls.shrink_to(2 * left);
+    }
+
+    /// Those that it has memory for.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> usize {
+        self.0.lock().unwrap().capacity()
+    }
+
     /// In a child of fork, where no thread is within a call.
     pub(super) fn forget(&mut self) {
         let calls = self.0.get_mut();

@@ -101,6 +101,19 @@ pub(crate) fn has_any(pages: &Range<usize>) -> bool {
     })
 }
 
+/// Gives back the memory of calls that have used the window at an address, and have ended.
+pub(crate) fn forget_ended_calls(address: usize) {
+    if let Some(window) = look().window(address) {
+        window.calls.forget_ended();
+    }
+}
+
+/// Calls that the window at an address has memory for.
+#[cfg(test)]
+pub(crate) fn room_for_calls(address: usize) -> usize {
+    look().window(address).unwrap().calls.room()
+}
+
 /// Bytes of a page of the map at an address.
 pub(crate) fn page_size(address: usize) -> usize {
     let maps = look();

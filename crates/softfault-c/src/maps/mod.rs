@@ -26,7 +26,9 @@ mod take_out;
 mod window;
 
 pub(crate) use change::{are_of_zeros, protect, renew};
-pub(crate) use find::{Part, has_any, is_one_map, page_size};
+#[cfg(test)]
+pub(crate) use find::room_for_calls;
+pub(crate) use find::{Part, forget_ended_calls, has_any, is_one_map, page_size};
 pub(crate) use fork::{allow_inherit, is_forking};
 pub(crate) use kept::{is_locked, lock, lock_again, locked_unpinned, pin, unlock, unpin};
 pub(crate) use take_out::{Taken, unmap};
