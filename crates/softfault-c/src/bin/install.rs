@@ -25,6 +25,9 @@ const SONAME: &str = "libsoftfault.so.0";
 /// The libraries that a static library of Rust's needs, by `rustc --print native-static-libs`.
 const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 
+/// Handlers and threads outlive a dlclose: as `build.rs` has it for the shared library, and for one that has the static library in it.
+const STAYS: &str = "-Wl,-z,nodelete";
+
 const USAGE: &str = "\
 usage: cargo run --release -p softfault-c -- [--prefix DIR] [--libdir DIR] [--includedir DIR] [--destdir DIR]
 Installs softfault.h, libsoftfault.so, libsoftfault.a and softfault.pc.
@@ -125,7 +128,7 @@ impl Places {
         format!(
             "prefix={}\nlibdir={}\nincludedir={}\n\n\
              Name: softfault\nDescription: Memory maps larger than memory, under a fixed budget\nVersion: {VERSION}\n\
-             Libs: -L${{libdir}} -lsoftfault\nLibs.private: {PRIVATE}\nCflags: -I${{includedir}}\n",
+             Libs: -L${{libdir}} -lsoftfault\nLibs.private: {PRIVATE} {STAYS}\nCflags: -I${{includedir}}\n",
             self.prefix.display(),
             below(&self.lib),
             below(&self.include),
@@ -164,8 +167,7 @@ fn link_shared(archive: &Path, place: &Path) -> io::Result<Vec<u8>> {
         let script = option("-Wl,--version-script=", &map);
         command.arg("-shared").arg("-o").arg(&linked).arg(script);
         command.arg(format!("-Wl,-soname,{SONAME}"));
-        // As build.rs has it: its handlers and threads outlive a dlclose.
-        command.args(["-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-z,relro"]);
+        command.args([STAYS, "-Wl,-z,now", "-Wl,-z,relro"]);
         command.args(["-Wl,--gc-sections", "-Wl,-O1", "-Wl,--as-needed"]);
         // A missing symbol is an error here, and not in the programs.
         command.args(["-Wl,-z,defs", "-Wl,--whole-archive"]);

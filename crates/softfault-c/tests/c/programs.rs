@@ -29,6 +29,10 @@ impl Program {
     }
 
     fn compile(source: &Path, link: Link) -> Option<Self> {
+        Self::compile_with(source, link, &[])
+    }
+
+    fn compile_with(source: &Path, link: Link, options: &[&str]) -> Option<Self> {
         let installed = installed();
         let name = source.file_name().unwrap().to_str().unwrap();
         let compiler = if name.ends_with(".cpp") { CPP } else { C };
@@ -50,6 +54,7 @@ impl Program {
         command
             .args(&compiler[1..])
             .arg("-O1")
+            .args(options)
             .arg(source)
             .arg("-o")
             .arg(&path);
@@ -263,6 +268,21 @@ fn handlers_of_fork_call() {
         let said = program.says(&[]);
         assert_eq!(said, "early: EBUSY EBUSY EBUSY\nlate: 0 0 0\nafter: 0\n");
     }
+}
+
+/// The handler of SIGBUS and the threads of the library do not end with a dlclose.
+#[test]
+fn a_plugin_with_the_static_library_stays_loaded() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/plugin.c");
+    let options = ["-shared", "-fPIC", "-DPLUGIN"];
+    let Some(plugin) = Program::compile_with(&source, Link::Static, &options) else {
+        return;
+    };
+    let Some(program) = Program::compile(&source, Link::Static) else {
+        return;
+    };
+    let said = program.says(&[plugin.path.to_str().unwrap()]);
+    assert_eq!(said, "touched: yes\nloaded: yes\n");
 }
 
 #[test]
