@@ -6,8 +6,10 @@ use crate::fixed;
 use crate::maps::{self, Access};
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
+use softfault::store::FileIdentity;
 use softfault::{Engine, MmapOptions, MmapRaw};
 use std::io;
+use std::os::fd::BorrowedFd;
 
 /// The arguments of mmap(2).
 pub(crate) struct Arguments {
@@ -275,8 +277,11 @@ fn protected(mut map: MmapRaw, prot: Prot) -> Result<MmapRaw, Failure> {
     Ok(map)
 }
 
+/// Bytes of a file, or of a block device.
 fn size_of_file(fd: c_int) -> Result<u64, Failure> {
-    Ok(about_file(fd)?.st_size as u64)
+    // SAFETY: the program has it open, as `opened` has seen, and keeps it so while this call uses it.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    Ok(FileIdentity::of(fd)?.size)
 }
 
 fn about_file(fd: c_int) -> io::Result<libc::stat> {

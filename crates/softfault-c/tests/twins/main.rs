@@ -5,6 +5,7 @@ mod beside;
 mod calls;
 #[path = "../../../softfault/tests/child/mod.rs"]
 mod child;
+mod devices;
 mod ends;
 mod fixed;
 mod forks;
