@@ -74,8 +74,8 @@ pub struct Slab<T: TypeStable> {
     making: Mutex<()>,
     /// Slots handed out at least once: those below.
     fresh: AtomicU32,
-    /// The stacks of free slots, by processor.
-    free: [Stack; STACKS],
+    /// The stacks of free slots, by processor: [`STACKS`] of them.
+    free: Box<[Stack]>,
     /// Immutable.
     max: u32,
     /// Bytes of all chunks.
@@ -93,6 +93,15 @@ struct Stack {
     reuses: Counter,
 }
 
+impl Stack {
+    fn empty() -> Self {
+        Self {
+            free: AtomicU64::new(END.into()),
+            reuses: Counter::new(),
+        }
+    }
+}
+
 impl<T: TypeStable> Slab<T> {
     /// A slab of at most `max` slots. Costs nothing until the first `alloc`.
     pub fn new(max: u32) -> Self {
@@ -106,10 +115,7 @@ impl<T: TypeStable> Slab<T> {
             made: AtomicU32::new(0),
             making: Mutex::new(()),
             fresh: AtomicU32::new(0),
-            free: core::array::from_fn(|_| Stack {
-                free: AtomicU64::new(END.into()),
-                reuses: Counter::new(),
-            }),
+            free: (0..STACKS).map(|_| Stack::empty()).collect(),
             max,
             bytes: Counter::new(),
         }

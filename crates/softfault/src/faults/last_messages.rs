@@ -42,7 +42,7 @@ struct Messages {
     count: u64,
     /// By the number of the thread that sleeps, modulo [`PLACES`]. Two threads in one place make an
     /// error look outdated, and the touch is repeated.
-    last: [LastMessage; PLACES],
+    last: Box<[LastMessage]>,
 }
 
 /// The last messages of threads.
@@ -52,7 +52,7 @@ impl LastMessages {
     pub(super) fn new() -> Self {
         Self(Mutex::new(Messages {
             count: 0,
-            last: [LastMessage::default(); PLACES],
+            last: vec![LastMessage::default(); PLACES].into(),
         }))
     }
 

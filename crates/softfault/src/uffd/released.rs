@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The last ranges of a kind.
 pub struct Released {
-    slots: [ReleasedSlot; SLOTS],
+    /// So many of them that no stack is to have them, which may be a small one.
+    slots: Box<[ReleasedSlot]>,
     next: AtomicUsize,
 }
 
@@ -35,7 +36,9 @@ impl ReleasedSlot {
 impl Default for Released {
     fn default() -> Self {
         Self {
-            slots: [const { ReleasedSlot::empty() }; SLOTS],
+            slots: core::iter::repeat_with(ReleasedSlot::empty)
+                .take(SLOTS)
+                .collect(),
             next: AtomicUsize::new(0),
         }
     }

@@ -18,7 +18,8 @@ const RANGES: usize = 1024;
 /// As `MADV_DONTNEED`, for memory that is locked too (Linux 5.18).
 const DONTNEED_LOCKED: c_int = 24;
 
-struct ZapVectors([iovec; RANGES]);
+/// [`RANGES`] of them.
+struct ZapVectors(Box<[iovec]>);
 
 // SAFETY: addresses of windows, which belong to no thread.
 unsafe impl Send for ZapVectors {}
@@ -31,8 +32,8 @@ pub(super) struct Zap {
     refused: AtomicBool,
     /// Immutable. The advice that throws pages away, by the kernel's number.
     advice: c_int,
-    /// Too large for a handler's stack; made once.
-    vectors: [Mutex<Box<ZapVectors>>; 2],
+    /// Too large for a stack; made once.
+    vectors: [Mutex<ZapVectors>; 2],
 }
 
 impl Zap {
@@ -42,7 +43,7 @@ impl Zap {
                 iov_base: core::ptr::null_mut(),
                 iov_len: 0,
             };
-            Mutex::new(Box::new(ZapVectors([empty; RANGES])))
+            Mutex::new(ZapVectors(vec![empty; RANGES].into_boxed_slice()))
         };
         Self {
             process: ThisProcess::new(),

@@ -97,11 +97,11 @@ pub struct Node {
     /// Reclaim's state of private memory.
     pub(crate) private: PrivateMemory,
     /// The habits of small private mappings.
-    pub(crate) habits: Habits,
+    pub(crate) habits: Box<Habits>,
     /// Which of the two goes first.
     pub(crate) balance: Balance,
     /// The pages that faults took for mapped a moment ago.
-    pub(crate) spurious_faults: SpuriousFaults,
+    pub(crate) spurious_faults: Box<SpuriousFaults>,
     pub(crate) pins: Pins,
     /// Of files that are written to.
     pub(crate) dirty: DirtyPages,
@@ -157,9 +157,9 @@ impl Node {
             lru,
             arenas: Arenas::default(),
             private,
-            habits: Habits::default(),
+            habits: Box::default(),
             balance: Balance::default(),
-            spurious_faults: SpuriousFaults::default(),
+            spurious_faults: Box::default(),
             stats: NodeStats::default(),
             pins: Pins::default(),
             dirty: DirtyPages::default(),

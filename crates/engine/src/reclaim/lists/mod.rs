@@ -62,7 +62,8 @@ pub const SHARDS: usize = if sync::PROCESSORS < 16 {
 
 /// All lists of a node.
 pub struct Lists {
-    shards: [Shard; SHARDS],
+    /// [`SHARDS`] of them. Apart: whoever makes a node has it on a stack for a moment, which may be a small one.
+    shards: Box<[Shard]>,
     clock: Clock,
     /// Immutable.
     order: Order,
@@ -106,7 +107,7 @@ impl Lists {
     /// Empty lists.
     pub fn new(order: Order) -> Self {
         Self {
-            shards: core::array::from_fn(Shard::new),
+            shards: (0..SHARDS).map(Shard::new).collect(),
             clock: Clock(Counter::new()),
             order,
         }

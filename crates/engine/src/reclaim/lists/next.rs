@@ -48,7 +48,7 @@ impl Heads {
     };
 
     /// Reads them, in their place.
-    pub(super) fn read(&mut self, shards: &[Shard; SHARDS], now: u32) {
+    pub(super) fn read(&mut self, shards: &[Shard], now: u32) {
         (self.fresh, self.now) = (0, now);
         for (heads, shard) in self.heads.iter_mut().zip(shards) {
             for (head, list) in heads.iter_mut().zip(LISTS) {

@@ -166,13 +166,20 @@ impl Ring {
             Next::Again(request, done_bytes)
                 if self.submit_rest(done.slot, &request, done_bytes) => {}
             Next::Again(..) | Next::Refused if self.is_apart => {
-                let request = self.table.lock().take_back(done.slot);
-                self.deliver_result(done.slot, &request, Err(apart::WOULD_WAIT), complete);
+                self.leave_waiting(done.slot, complete);
             }
             // Past the page cache, to read it here would take as long as its device: this thread collects the reads of others
             // meanwhile, and may not need this one.
             Next::Park | Next::Again(..) | Next::Refused => self.park(done.slot, now_ms()),
         }
+    }
+
+    /// A read would have to be waited for. Not in [`deliver`](Self::deliver), which has a fault's handler's stack.
+    #[cold]
+    #[inline(never)]
+    fn leave_waiting(&self, slot: u16, complete: &dyn Complete) {
+        let request = self.table.lock().take_back(slot);
+        self.deliver_result(slot, &request, Err(apart::WOULD_WAIT), complete);
     }
 
     /// Finishes a read that is nobody else's now, in this thread.

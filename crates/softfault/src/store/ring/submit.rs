@@ -110,6 +110,7 @@ impl Ring {
 
     /// Submits the rest of a read, of which `done` bytes have arrived. False: it
     /// cannot be.
+    #[inline(never)]
     pub(super) fn submit_rest(&self, slot: u16, request: &Request, done: usize) -> bool {
         let entry = RingEntry::new(slot, request, done);
         match self.is_apart {
