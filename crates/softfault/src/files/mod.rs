@@ -36,7 +36,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::WindowTable;
-use writable::{WriteBehind, about_to_end_at};
+use writable::{WriteBehind, about_to_end_at, follow_cut};
 
 /// The files of an engine.
 pub(crate) struct Files {
@@ -271,14 +271,14 @@ impl Files {
     /// Makes a file shorter or longer, and all windows of it.
     pub(crate) fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
         let _lengths = lock(&self.lengths);
-        let before = Look::at(file.as_fd())?.identity;
-        let written = self.written_of(&before);
+        let written = self.written_of(&Look::at(file.as_fd())?.identity);
         // No fault follows the file's length before the change is done.
         let _held: Vec<_> = (written.iter())
             .map(|(cache, _)| cache.hold_length())
             .collect();
+        let before = Look::at(file.as_fd())?.identity;
         let _emptied: Vec<_> = (written.iter())
-            .map(|(cache, _)| about_to_end_at(cache, before.size, bytes))
+            .map(|(cache, writes)| about_to_end_at(cache, writes, (before.size, bytes)))
             .collect();
         let set = {
             // A write that has looked at the length before would make the file longer again.
@@ -418,15 +418,7 @@ impl Files {
         let now = {
             let _length = cache.hold_length();
             file.identity().inspect(|now| {
-                // Others have cut it: stores behind its end go nowhere, and the maps that made them are told so by a flush.
-                let _cut_off = (now.size < cache.end()).then(|| {
-                    let window = cache.addresses();
-                    write_back(cache, window.start + now.size as usize..window.end);
-                    let cut_off = cache.empty_from(now.size);
-                    // If they make it longer again it has holes there.
-                    writes.was_cut(now.size, cache.end());
-                    cut_off
-                });
+                follow_cut(cache, writes, now.size);
                 if cache.end() != now.size {
                     cache.truncate(now.size);
                 }

@@ -101,13 +101,28 @@ fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBack
     }
 }
 
+/// Others have cut a file to `size` bytes, if its window shows more: stores behind that go nowhere, and the maps that made them are told so
+/// by a flush. The caller holds the window's length.
+pub(super) fn follow_cut(cache: &PageCache, writes: &FileWrites, size: u64) {
+    let (window, end) = (cache.addresses(), cache.end());
+    if size < end {
+        write_back(cache, window.start + size as usize..window.end);
+        let _emptied = cache.empty_from(size);
+        // If they make it longer again it has holes there. So have pinned pages, which stay.
+        writes.was_cut(size, end);
+        cache.lower_end(size);
+        cache.truncate(size);
+    }
+}
+
 /// A file is about to become `bytes` long, from a length that is followed first. If that is shorter, the pages past it are emptied, until
-/// the result is dropped; if it is longer, bytes that were stored past its old end are gone.
-pub(super) fn about_to_end_at(
-    cache: &PageCache,
-    size: u64,
-    bytes: u64,
-) -> Option<TruncateGuard<'_>> {
+/// the result is dropped; if it is longer, bytes that were stored past its old end are gone. The caller holds the window's length.
+pub(super) fn about_to_end_at<'a>(
+    cache: &'a PageCache,
+    writes: &FileWrites,
+    (size, bytes): (u64, u64),
+) -> Option<TruncateGuard<'a>> {
+    follow_cut(cache, writes, size);
     if cache.end() < size {
         cache.truncate(size);
     }
