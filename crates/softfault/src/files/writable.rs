@@ -18,7 +18,7 @@ use crate::signal;
 use crate::store::{self, FileIdentity, FileStore, FileWrites, ReadPolicy, Reads};
 use crate::thread::{self, Thread};
 use core::ops::Range;
-use softfault_engine::cache::{Node, PageCache, TruncateGuard, WriteBackCursor};
+use softfault_engine::cache::{Node, PageCache, WriteBackCursor};
 use softfault_engine::store::{Store, WriteBack};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -99,39 +99,6 @@ fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBack
             drop(cache);
         }
     }
-}
-
-/// Others have cut a file to `size` bytes, if its window shows more: stores behind that go nowhere, and the maps that made them are told so
-/// by a flush. The caller holds the window's length.
-pub(super) fn follow_cut(cache: &PageCache, writes: &FileWrites, size: u64) {
-    let (window, end) = (cache.addresses(), cache.end());
-    if size < end {
-        write_back(cache, window.start + size as usize..window.end);
-        let _emptied = cache.empty_from(size);
-        // If they make it longer again it has holes there. So have pinned pages, which stay.
-        writes.was_cut(size, end);
-        cache.lower_end(size);
-        cache.truncate(size);
-    }
-}
-
-/// A file is about to become `bytes` long, from a length that is followed first. If that is shorter, the pages past it are emptied, until
-/// the result is dropped; if it is longer, bytes that were stored past its old end are gone. The caller holds the window's length.
-pub(super) fn about_to_end_at<'a>(
-    cache: &'a PageCache,
-    writes: &FileWrites,
-    (size, bytes): (u64, u64),
-) -> Option<TruncateGuard<'a>> {
-    follow_cut(cache, writes, size);
-    if cache.end() < size {
-        cache.truncate(size);
-    }
-    if bytes < cache.end() {
-        // The file may refuse to become shorter, and loses nothing then: the end that its pages are written up to moves when it has.
-        return Some(cache.empty_from(bytes));
-    }
-    cache.truncate(cache.end());
-    None
 }
 
 impl Files {
@@ -255,19 +222,6 @@ impl Files {
         };
         let up_to_date = |known| self.brought_up_to_date(managed, known);
         known.map(up_to_date).transpose()
-    }
-
-    /// The page caches of a file that is written to, and the ways back to it.
-    pub(super) fn written_of(
-        &self,
-        identity: &FileIdentity,
-    ) -> Vec<(Arc<PageCache>, Arc<FileWrites>)> {
-        let mut table = self.table();
-        let written = table.of_file(identity).filter_map(|entry| {
-            let writes = entry.writes.clone()?;
-            Some((entry.cache.clone(), writes))
-        });
-        written.collect()
     }
 
     /// Has all files written back, and waits for that. Not that it is on the devices.
