@@ -60,6 +60,11 @@ impl WritableFile {
         self.writes.is_of(file)
     }
 
+    /// The way back to its file.
+    pub(crate) fn writes(&self) -> &Arc<FileWrites> {
+        &self.writes
+    }
+
     /// Where the map is.
     pub(crate) fn part(&self) -> &Range<usize> {
         &self.part
@@ -144,7 +149,7 @@ impl WritableFile {
     /// `msync(2)`: dirty pages are on the device when this returns, with the metadata to find them; or the error
     /// of write-back, now or since the last time.
     pub(crate) fn flush(&self, addresses: Range<usize>) -> io::Result<()> {
-        files::flush(self.file.cache(), addresses);
+        files::flush(self.file.cache(), &self.writes, addresses);
         self.check_write_error()
     }
 

@@ -4,6 +4,7 @@
 
 use super::{Files, KnownWindow, Look, OpenedWindow, write_back};
 use crate::managed::Managed;
+use crate::signal;
 use crate::store::{FileIdentity, FileWrites};
 use softfault_engine::cache::{PageCache, TruncateGuard};
 use std::fs::File;
@@ -108,6 +109,16 @@ fn about_to_end_at<'a>(
     }
     cache.truncate(cache.end());
     None
+}
+
+/// Others have cut a file, as a write-back has found.
+pub(super) fn follow_cut(cache: &PageCache, writes: &FileWrites) {
+    let _masked = signal::masked();
+    let _length = cache.hold_length();
+    // One that cannot be looked at keeps the end that it has.
+    if let Ok(size) = cache.store().len() {
+        follow(cache, writes, size);
+    }
 }
 
 /// Others may have changed the length of a file, to `size` bytes. The caller holds the window's length.

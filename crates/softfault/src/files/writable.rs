@@ -8,10 +8,11 @@
 //! forgets its pages when it is mapped again; it stays as long as it has pages that could not be written.
 
 use super::idle::SharedTable;
+use super::length::follow_cut;
 use super::served::Served;
 use super::table::{FileWindow, WindowTable};
 use super::{Files, KnownWindow, Look, OpenedWindow, lock, map_window};
-use crate::error::{self, FaultError};
+use crate::error::{self, EngineFaultError, FaultError};
 use crate::generation::{Done, PerProcess};
 use crate::managed::Managed;
 use crate::signal;
@@ -58,8 +59,14 @@ pub(crate) fn write_back(cache: &PageCache, addresses: Range<usize>) {
 }
 
 /// The same, and has it survive a crash.
-pub(crate) fn flush(cache: &PageCache, addresses: Range<usize>) {
+pub(crate) fn flush(cache: &PageCache, writes: &FileWrites, addresses: Range<usize>) {
+    let mut seen = 0;
+    cache.write_error_since(&mut seen);
     write_back(cache, addresses);
+    if cache.write_error_since(&mut seen) == Some(EngineFaultError::BeyondEnd) {
+        // Pinned pages would be told of by each flush: they are dirty as long as they are the file's.
+        follow_cut(cache, writes);
+    }
     cache.sync();
 }
 

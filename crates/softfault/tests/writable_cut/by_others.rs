@@ -124,6 +124,25 @@ fn stores_to_them_are_told_where_the_length_cannot_be_changed() {
     map.flush().unwrap();
 }
 
+/// They stay in memory, and nobody sees any more whether the program stores to them.
+#[test]
+fn locked_pages_that_others_have_cut_off_are_told_once() {
+    let scratch = Scratch::new("locked", PAGES * PAGE);
+    let mut map = write(&engine(16 << 20), &scratch.open());
+    let mut other = write(map.engine(), &scratch.open());
+    map.lock().unwrap();
+    map[40 * PAGE] = 5;
+    cut(&scratch);
+    for map in [&map, &other] {
+        let told = map.flush().unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::UnexpectedEof);
+        map.flush().unwrap();
+    }
+    other.set_len(&scratch.open(), PAGES * PAGE).unwrap();
+    assert_eq!((map[40 * PAGE], map.flush().is_ok()), (0, true));
+    assert_eq!(scratch.content()[40 * PAGE], 0);
+}
+
 /// A hole's blocks are asked for at the first store: the file has no such place.
 #[test]
 fn no_blocks_are_reserved_behind_the_end() {
