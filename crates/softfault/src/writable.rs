@@ -118,15 +118,32 @@ impl WritableFile {
         Ok(pin)
     }
 
-    /// Writes whole pages that nobody has in memory, from an address on; returns how many bytes.
+    /// Writes whole pages that nobody has in memory, from an address on; returns how many bytes. `copy` has memory for them.
     ///
     /// # Safety
     /// The bytes can be read.
-    pub(crate) unsafe fn write_whole(&self, addr: usize, bytes: *const [u8]) -> usize {
-        match addr.is_multiple_of(PAGE_SIZE) {
+    pub(crate) unsafe fn write_whole(
+        &self,
+        addr: usize,
+        bytes: *const [u8],
+        copy: &mut Vec<u8>,
+    ) -> usize {
+        if !addr.is_multiple_of(PAGE_SIZE) {
+            return 0;
+        }
+        if !self.file.calls_wait() {
             // SAFETY: the caller vouches for it.
-            true => unsafe { self.file.write_whole(addr, bytes) },
-            false => 0,
+            return unsafe { self.file.write_whole(addr, bytes) };
+        }
+        // A fault on one of the bytes waits for other threads, which is no time to have pages locked: they may be those of another map.
+        let len = self.file.absent_from(addr, bytes.len());
+        copy.clear();
+        copy.reserve(len);
+        // SAFETY: as many bytes as there is room for, which can be read, as the caller says; and the copy, which is here.
+        unsafe {
+            copy.as_mut_ptr().copy_from(bytes.cast(), len);
+            copy.set_len(len);
+            self.file.write_whole(addr, &raw const copy[..])
         }
     }
 

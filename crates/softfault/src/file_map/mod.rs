@@ -105,10 +105,21 @@ impl FileMap {
         self.cache.residency(addresses)
     }
 
+    /// True if a call that reads a missing page waits until its fault is served.
+    pub(crate) fn calls_wait(&self) -> bool {
+        self.cache.node().mmu.calls_wait()
+    }
+
+    /// Bytes of the pages from `addr` on that nobody has in memory, `most` at most; those behind may not be either.
+    pub(crate) fn absent_from(&self, addr: usize, most: usize) -> usize {
+        let _masked = self.access_path.masked();
+        fault::absent_from(&self.cache, addr, most)
+    }
+
     /// Writes whole pages that nobody has in memory, from an address on, of a file that may be written to; returns how many bytes.
     ///
     /// # Safety
-    /// The bytes can be read.
+    /// The bytes can be read; where [calls wait](Self::calls_wait), without a fault that the engine serves.
     pub(crate) unsafe fn write_whole(&self, addr: usize, bytes: *const [u8]) -> usize {
         let _masked = self.access_path.masked();
         // SAFETY: the caller vouches for the bytes; a map's window stays as long as the map.
