@@ -60,6 +60,11 @@ impl WritableFile {
         self.writes.is_of(file)
     }
 
+    /// The way back to its file.
+    pub(crate) fn writes(&self) -> &Arc<FileWrites> {
+        &self.writes
+    }
+
     /// Where the map is.
     pub(crate) fn part(&self) -> &Range<usize> {
         &self.part
@@ -113,15 +118,32 @@ impl WritableFile {
         Ok(pin)
     }
 
-    /// Writes whole pages that nobody has in memory, from an address on; returns how many bytes.
+    /// Writes whole pages that nobody has in memory, from an address on; returns how many bytes. `copy` has memory for them.
     ///
     /// # Safety
     /// The bytes can be read.
-    pub(crate) unsafe fn write_whole(&self, addr: usize, bytes: *const [u8]) -> usize {
-        match addr.is_multiple_of(PAGE_SIZE) {
+    pub(crate) unsafe fn write_whole(
+        &self,
+        addr: usize,
+        bytes: *const [u8],
+        copy: &mut Vec<u8>,
+    ) -> usize {
+        if !addr.is_multiple_of(PAGE_SIZE) {
+            return 0;
+        }
+        if !self.file.calls_wait() {
             // SAFETY: the caller vouches for it.
-            true => unsafe { self.file.write_whole(addr, bytes) },
-            false => 0,
+            return unsafe { self.file.write_whole(addr, bytes) };
+        }
+        // A fault on one of the bytes waits for other threads, which is no time to have pages locked: they may be those of another map.
+        let len = self.file.absent_from(addr, bytes.len());
+        copy.clear();
+        copy.reserve(len);
+        // SAFETY: as many bytes as there is room for, which can be read, as the caller says; and the copy, which is here.
+        unsafe {
+            copy.as_mut_ptr().copy_from(bytes.cast(), len);
+            copy.set_len(len);
+            self.file.write_whole(addr, &raw const copy[..])
         }
     }
 
@@ -144,7 +166,7 @@ impl WritableFile {
     /// `msync(2)`: dirty pages are on the device when this returns, with the metadata to find them; or the error
     /// of write-back, now or since the last time.
     pub(crate) fn flush(&self, files: &Files, addresses: Range<usize>) -> io::Result<()> {
-        self.file.flush(files, addresses, libc::MS_SYNC);
+        files.msync((self.file.cache(), &self.writes), addresses, libc::MS_SYNC);
         self.check_write_error()
     }
 
@@ -155,7 +177,7 @@ impl WritableFile {
 
     /// Starts that.
     pub(crate) fn flush_soon(&self, files: &Files, addresses: Range<usize>) {
-        self.file.flush(files, addresses, libc::MS_ASYNC);
+        files.msync((self.file.cache(), &self.writes), addresses, libc::MS_ASYNC);
     }
 
     /// `madvise(2)`.

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 
 /// The answer of each face for a file.
 fn answers(file: &File) -> Vec<(&'static str, io::Result<usize>)> {
@@ -192,6 +193,31 @@ fn a_file_that_may_not_be_written_to_is_no_writable_map() {
         // SAFETY: nobody writes to it.
         let _beside = unsafe { engine.map_mut(&writer) }.unwrap();
         assert_eq!(mapped(&reader), Some(libc::EACCES), "{coherence:?}");
+    }
+}
+
+/// The kernel's maps from before such a seal write on. The engine writes by calls, which it refuses.
+#[test]
+fn a_seal_against_later_writes_holds_for_the_engines_maps_from_before() {
+    for coherence in [Coherence::Kernel, Coherence::Engine] {
+        let builder = Engine::builder().memory(16 << 20).coherence(coherence);
+        let engine = builder.build().unwrap();
+        let file = sealed(0);
+        // SAFETY: stores are looked for.
+        let mut map = unsafe { engine.map_mut(&file) }.unwrap();
+        map[0] = 1;
+        map.flush().unwrap();
+        seal(&file, libc::F_SEAL_FUTURE_WRITE).unwrap();
+        map[0] = 2;
+        let flushed = map.flush().map_err(|error| error.raw_os_error());
+        let mut in_file = [0];
+        file.read_exact_at(&mut in_file, 0).unwrap();
+        let expected = match coherence {
+            Coherence::Kernel => (Ok(()), 2),
+            _ => (Err(Some(libc::EPERM)), 1),
+        };
+        assert_eq!((flushed, in_file[0]), expected, "{coherence:?}");
+        assert_eq!(map[0], 2);
     }
 }
 

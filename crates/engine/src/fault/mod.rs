@@ -44,7 +44,7 @@ pub use crate::wait::{Fault, Wait, Waited};
 pub use access::{Stop, Stopped, read_at, touch, write_at};
 pub use anon::{HandOverFn, NotHandedOver, hand_over};
 pub use fault_in::{FaultIn, FaultInError, FaultInMany, Progress};
-pub use file::{Pin, note_call, open_to_writes, pin, unpin, write_whole};
+pub use file::{Pin, absent_from, note_call, open_to_writes, pin, unpin, write_whole};
 pub use populate::{Populated, lock, populate, unlock};
 pub use started::{FaultRead, FaultWait, StartedFault, begin};
 

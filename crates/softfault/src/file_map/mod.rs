@@ -15,7 +15,7 @@ pub(crate) use pin::{FilePin, populate_by_kernel};
 
 use crate::access_path::AccessPath;
 use crate::error::{EngineFaultError, FaultError};
-use crate::files::{self, Files, Hold, OpenedWindow, Served};
+use crate::files::{Files, Hold, OpenedWindow, Served};
 use crate::managed::Managed;
 use core::ops::Range;
 use softfault_engine::cache::{PageCache, Residency};
@@ -58,17 +58,6 @@ impl FileMap {
     /// The window.
     pub(crate) fn cache(&self) -> &Arc<PageCache> {
         &self.cache
-    }
-
-    /// Has dirty pages survive a crash (`MS_SYNC`), or starts to write them (`MS_ASYNC`): where the system has no thread for that, they
-    /// are in the file when this returns.
-    pub(crate) fn flush(&self, files: &Files, addresses: Range<usize>, how: i32) {
-        let cache = &self.cache;
-        match how {
-            libc::MS_SYNC => files::flush(cache, addresses),
-            _ if files.write_back_soon(cache.node()) => {}
-            _ => files::write_back(cache, addresses),
-        }
     }
 
     /// The error with which something could not be written, since the call that left its count in `seen`.
@@ -122,10 +111,21 @@ impl FileMap {
         self.cache.residency(addresses)
     }
 
+    /// True if a call that reads a missing page waits until its fault is served.
+    pub(crate) fn calls_wait(&self) -> bool {
+        self.cache.node().mmu.calls_wait()
+    }
+
+    /// Bytes of the pages from `addr` on that nobody has in memory, `most` at most; those behind may not be either.
+    pub(crate) fn absent_from(&self, addr: usize, most: usize) -> usize {
+        let _masked = self.access_path.masked();
+        fault::absent_from(&self.cache, addr, most)
+    }
+
     /// Writes whole pages that nobody has in memory, from an address on, of a file that may be written to; returns how many bytes.
     ///
     /// # Safety
-    /// The bytes can be read.
+    /// The bytes can be read; where [calls wait](Self::calls_wait), without a fault that the engine serves.
     pub(crate) unsafe fn write_whole(&self, addr: usize, bytes: *const [u8]) -> usize {
         let _masked = self.access_path.masked();
         // SAFETY: the caller vouches for the bytes; a map's window stays as long as the map.

@@ -7,6 +7,7 @@ mod fills;
 mod hand_back;
 mod idle;
 mod inherited;
+mod length;
 mod look;
 mod pressure;
 mod served;
@@ -31,18 +32,17 @@ use pressure::Watch;
 use softfault_engine::cache::{MapError, OnTruncate, PageCache};
 use softfault_engine::mm::{Attributes, Backing, Protection};
 use softfault_engine::{PAGE_SIZE, Store};
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use table::WindowTable;
-use writable::{WriteBehind, about_to_end_at};
+use writable::WriteBehind;
 
 /// The files of an engine.
 pub(crate) struct Files {
-    /// Its table is locked for look-ups, for entering VMAs and taking them out, and over waits for folios when a file is
-    /// truncated, or a window becomes idle with pins left. Windows are made and
+    /// Its table is locked for look-ups, for entering VMAs and taking them out, and over waits for folios when a
+    /// window becomes idle with pins left. Windows are made and
     /// dropped without that: a thread of low priority that is preempted over a system
     /// call must not keep the others from mapping.
     shared: Arc<SharedTable>,
@@ -50,9 +50,6 @@ pub(crate) struct Files {
     /// Of a soft engine it never begins.
     watch: Watch,
     write_behind: WriteBehind,
-    /// Held while a file is truncated through the engine, and while a window that is written to is told how long its
-    /// file has become meanwhile, and forgets the pages that it has from before. Before `shared`.
-    lengths: Mutex<()>,
     /// Immutable.
     generation: ProcessGeneration,
     /// Forks of a soft engine that live. Relaxed: the thread that closes idle files looks again and again.
@@ -68,7 +65,6 @@ impl Default for Files {
             idle_thread: IdleThread::default(),
             watch: Watch::default(),
             write_behind: WriteBehind::default(),
-            lengths: Mutex::default(),
             generation: ProcessGeneration::here(),
             forks: AtomicUsize::new(0),
         }
@@ -269,42 +265,6 @@ impl Files {
         }
     }
 
-    /// Makes a file shorter or longer, and all windows of it.
-    pub(crate) fn truncate(&self, file: &File, bytes: u64) -> io::Result<()> {
-        let _lengths = lock(&self.lengths);
-        let before = Look::at(file.as_fd())?.identity;
-        let written = self.written_of(&before);
-        // No fault follows the file's length before the change is done.
-        let _held: Vec<_> = (written.iter())
-            .map(|(cache, _)| cache.hold_length())
-            .collect();
-        let _emptied: Vec<_> = (written.iter())
-            .map(|(cache, _)| about_to_end_at(cache, before.size, bytes))
-            .collect();
-        let set = {
-            // A write that has looked at the length before would make the file longer again.
-            let _stopped: Vec<_> = written.iter().map(|(_, writes)| writes.stop()).collect();
-            // Before a write finds it shorter, and takes that for a cut by others.
-            file.set_len(bytes).inspect(|()| {
-                let caches = written.iter().map(|(cache, _)| cache);
-                caches.for_each(|cache| cache.lower_end(bytes));
-            })
-        };
-        let identity = Look::at(file.as_fd())?.identity;
-        for entry in self.table().of_file(&identity) {
-            if let Some(writes) = entry
-                .writes
-                .as_ref()
-                .filter(|_| identity.size < before.size)
-            {
-                writes.was_cut(identity.size, before.size);
-            }
-            // It shows no other version than before: others may have written to the file since the window was made.
-            entry.cache.truncate(identity.size);
-        }
-        set
-    }
-
     /// Maps and idle windows now.
     pub(crate) fn counts(&self) -> (usize, usize) {
         self.table().counts()
@@ -398,53 +358,6 @@ fn find_and_open(
     }
     table.open(identity, unchangeable);
     Ok(Some(known))
-}
-
-impl Files {
-    /// A window that is written to shows the present version of its file: its length now, and, if the window was not
-    /// mapped for a while, the writes of others meanwhile. The first caller forgets its pages, and others wait for that.
-    fn brought_up_to_date(
-        &self,
-        managed: &Managed,
-        known: KnownWindow,
-    ) -> io::Result<OpenedWindow> {
-        let mut opened = known.opened;
-        let (Some(file), Some(writes)) = (known.file, &opened.writes) else {
-            return Ok(opened);
-        };
-        let cache = &opened.cache;
-        let _lengths = lock(&self.lengths);
-        if self.table().was_idle(cache) {
-            cache.invalidate(cache.addresses());
-        }
-        let now = {
-            let _length = cache.hold_length();
-            file.identity().inspect(|now| {
-                // Others have cut it: stores behind its end go nowhere, and the maps that made them are told so by a flush.
-                let _cut_off = (now.size < cache.end()).then(|| {
-                    let window = cache.addresses();
-                    write_back(cache, window.start + now.size as usize..window.end);
-                    let cut_off = cache.empty_from(now.size);
-                    // If they make it longer again it has holes there.
-                    writes.was_cut(now.size, cache.end());
-                    cut_off
-                });
-                if cache.end() != now.size {
-                    cache.truncate(now.size);
-                }
-            })
-        };
-        match now {
-            Ok(now) => {
-                opened.bytes = now.size;
-                Ok(opened)
-            }
-            Err(error) => {
-                self.close(managed, opened.cache);
-                Err(error)
-            }
-        }
-    }
 }
 
 /// The server of a file's new window.

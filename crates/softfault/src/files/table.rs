@@ -240,6 +240,11 @@ impl WindowTable {
         self.entry_of(cache).map(|entry| entry.served.clone())
     }
 
+    /// The file to which the writes of a window go.
+    pub(super) fn writes_of(&mut self, cache: &Arc<PageCache>) -> Option<Arc<FileWrites>> {
+        self.entry_of(cache)?.writes.clone()
+    }
+
     /// True to the first that asks since the window was idle.
     pub(super) fn was_idle(&mut self, cache: &Arc<PageCache>) -> bool {
         let entry = self.entry_of(cache);

@@ -9,16 +9,17 @@
 
 use super::at_exit::write_back_at_exit;
 use super::idle::SharedTable;
+use super::length::follow_cut;
 use super::served::Served;
 use super::table::{FileWindow, WindowTable};
 use super::{Files, KnownWindow, Look, OpenedWindow, lock, map_window};
-use crate::error::{self, FaultError};
+use crate::error::{self, EngineFaultError, FaultError};
 use crate::managed::Managed;
 use crate::signal;
 use crate::store::{self, FileIdentity, FileStore, FileWrites, ReadPolicy, Reads};
 use crate::thread::{self, Thread};
 use core::ops::Range;
-use softfault_engine::cache::{Node, PageCache, TruncateGuard, WriteBackCursor};
+use softfault_engine::cache::{Node, PageCache, WriteBackCursor};
 use softfault_engine::store::{Store, WriteBack};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -52,9 +53,32 @@ pub(crate) fn write_back(cache: &PageCache, addresses: Range<usize>) {
 }
 
 /// The same, and has it survive a crash.
-pub(crate) fn flush(cache: &PageCache, addresses: Range<usize>) {
+pub(crate) fn flush(cache: &PageCache, writes: &FileWrites, addresses: Range<usize>) {
+    let mut seen = 0;
+    cache.write_error_since(&mut seen);
     write_back(cache, addresses);
+    if cache.write_error_since(&mut seen) == Some(EngineFaultError::BeyondEnd) {
+        // Pinned pages would be told of by each flush: they are dirty as long as they are the file's.
+        follow_cut(cache, writes);
+    }
     cache.sync();
+}
+
+impl Files {
+    /// Has dirty pages survive a crash (`MS_SYNC`), or starts to write them (`MS_ASYNC`): where the system has no thread for that, they
+    /// are in the file when this returns.
+    pub(crate) fn msync(
+        &self,
+        (cache, writes): (&PageCache, &FileWrites),
+        addresses: Range<usize>,
+        how: i32,
+    ) {
+        match how {
+            libc::MS_SYNC => flush(cache, writes, addresses),
+            _ if self.write_back_soon(cache.node()) => {}
+            _ => write_back(cache, addresses),
+        }
+    }
 }
 
 /// A write-back, to its end. Signals come in between.
@@ -93,24 +117,6 @@ fn write_back_each(table: &SharedTable, cursor: impl Fn(&PageCache) -> WriteBack
             drop(cache);
         }
     }
-}
-
-/// A file is about to become `bytes` long, from a length that is followed first. If that is shorter, the pages past it are emptied, until
-/// the result is dropped; if it is longer, bytes that were stored past its old end are gone.
-pub(super) fn about_to_end_at(
-    cache: &PageCache,
-    size: u64,
-    bytes: u64,
-) -> Option<TruncateGuard<'_>> {
-    if cache.end() < size {
-        cache.truncate(size);
-    }
-    if bytes < cache.end() {
-        // The file may refuse to become shorter, and loses nothing then: the end that its pages are written up to moves when it has.
-        return Some(cache.empty_from(bytes));
-    }
-    cache.truncate(cache.end());
-    None
 }
 
 impl Files {
@@ -234,19 +240,6 @@ impl Files {
         };
         let up_to_date = |known| self.brought_up_to_date(managed, known);
         known.map(up_to_date).transpose()
-    }
-
-    /// The page caches of a file that is written to, and the ways back to it.
-    pub(super) fn written_of(
-        &self,
-        identity: &FileIdentity,
-    ) -> Vec<(Arc<PageCache>, Arc<FileWrites>)> {
-        let mut table = self.table();
-        let written = table.of_file(identity).filter_map(|entry| {
-            let writes = entry.writes.clone()?;
-            Some((entry.cache.clone(), writes))
-        });
-        written.collect()
     }
 
     /// Has all files written back, and waits for that. Not that it is on the devices.

@@ -11,10 +11,14 @@ impl Mmap {
         let addresses = self.addresses(offset..end)?;
         match self.kind() {
             MmapKind::Managed(file) if file.cache().is_writable() => {
+                let files = &self.engine.inner.files;
+                let Some(writes) = files.writes_of(file.cache()) else {
+                    return Ok(());
+                };
                 // Of failures before it this map has lost nothing.
                 let mut seen = 0;
                 let _ = file.write_error_since(&mut seen);
-                file.flush(&self.engine.inner.files, addresses, how);
+                files.msync((file.cache(), &writes), addresses, how);
                 file.write_error_since(&mut seen)
             }
             MmapKind::Private(map) => map.msync(offset, len, how),

@@ -54,10 +54,10 @@ impl FlushFuture<'_> {
         let work: Box<dyn FnOnce() + Send> = match map.served_by() {
             ServedBy::Private(_) | ServedBy::Nobody => return Err(Ok(())),
             ServedBy::File(file) => {
-                let cache = file.file().cache().clone();
+                let (cache, writes) = (file.file().cache().clone(), file.writes().clone());
                 Box::new(move || {
-                    crate::files::flush(&cache, addresses);
-                    drop(cache);
+                    crate::files::flush(&cache, &writes, addresses);
+                    drop((cache, writes));
                     given.give(Ok(()));
                 })
             }

@@ -205,11 +205,11 @@ impl MmapMut {
     ) -> Result<usize, FaultError> {
         let count = len.min(self.len.saturating_sub(offset));
         let mut done = 0;
-        let mut steps = Steps::default();
+        let (mut steps, mut copy) = (Steps::default(), Vec::new());
         while done < count {
             let left = slice_from_raw_parts(bytes.wrapping_add(done), (count - done).min(STEP));
             // SAFETY: within the bytes, which can be read, as the caller says.
-            let whole = unsafe { self.write_whole(left, offset + done) };
+            let whole = unsafe { self.write_whole(left, offset + done, &mut copy) };
             if whole > 0 {
                 done += whole;
                 continue;
@@ -225,15 +225,15 @@ impl MmapMut {
 }
 
 impl MmapMut {
-    /// Writes whole pages of a file that are not in memory; returns the number of bytes.
+    /// Writes whole pages of a file that are not in memory; returns the number of bytes. `copy` has memory for that.
     ///
     /// # Safety
     /// The bytes are readable.
-    unsafe fn write_whole(&self, bytes: *const [u8], offset: usize) -> usize {
+    unsafe fn write_whole(&self, bytes: *const [u8], offset: usize, copy: &mut Vec<u8>) -> usize {
         match self.served_by() {
             ServedBy::File(file) if !self.is_lost() => {
                 // SAFETY: the caller vouches for it.
-                unsafe { file.write_whole(self.start + offset, bytes) }
+                unsafe { file.write_whole(self.start + offset, bytes, copy) }
             }
             _ => 0,
         }

@@ -11,6 +11,8 @@ use sync::zeros;
 
 /// Bytes that are known for themselves.
 const CHUNK: u64 = 64 << 10;
+/// Low bits of `short` that have its number.
+const NUMBER: u64 = PAGE_SIZE as u64 - 1;
 /// Bytes that are asked for at a time, at most: where they are asked for in order.
 const MOST: u64 = 1 << 20;
 
@@ -22,7 +24,8 @@ pub(super) struct Reserved {
     /// A bit a chunk: its state has changed since; then, chunks before `dense` were there and those behind not. Changed with Release, which
     /// pairs with the Acquire in `has`: a thread that sees a chunk there also sees where the file ends in it.
     changed: Box<[AtomicU64]>,
-    /// Byte up to which the chunk around it is there; 0: no chunk is there in part. The file ended in it. Relaxed: ordered by `changed`.
+    /// Byte up to which the chunk around it is there, by whole pages; 0: no chunk is there in part. The file ended in it. The bits below a
+    /// page have a number that changes with it. Changed with Release, for `has`.
     short: AtomicU64,
     /// The last bytes that were asked for. Held while more are asked for.
     last: Mutex<Range<u64>>,
@@ -59,15 +62,35 @@ impl Reserved {
 
     /// True if the page at `offset` has its blocks. True also for a page that cannot be written.
     pub(super) fn has(&self, offset: u64) -> bool {
+        self.has_while(offset, || ())
+    }
+
+    /// The same, and has `others` do something meanwhile.
+    fn has_while(&self, offset: u64, others: impl FnOnce()) -> bool {
         let chunk = offset / CHUNK;
         let Some((word, bit)) = self.bit(chunk) else {
             return true;
         };
-        // Acquire pairs with the Release in `set`.
+        // Acquire pairs with the Release of each change: the state of the chunk is no older than the first look at `short`, and the second
+        // look no older than the state. If both find the same, it belongs to that.
+        let short = self.short.load(Acquire);
         let is_changed = word.load(Acquire) & bit != 0;
-        let short = self.short.load(Relaxed);
+        others();
+        let is_same = self.short.load(Relaxed) == short;
+        let short = short & !NUMBER;
         let is_cut = short / CHUNK == chunk && !short.is_multiple_of(CHUNK) && offset >= short;
-        is_changed != self.is_dense(chunk) && !is_cut
+        is_changed != self.is_dense(chunk) && !is_cut && is_same
+    }
+
+    /// Where a chunk ends that is there in part. The caller has `last`.
+    fn short(&self) -> u64 {
+        self.short.load(Relaxed) & !NUMBER
+    }
+
+    /// Changes that.
+    fn set_short(&self, end: u64) {
+        let number = (self.short.load(Relaxed) + 1) & NUMBER;
+        self.short.store(end | number, Release);
     }
 
     /// Has the part around `offset` there, by `ask`; returns the part that the file has, which ends at `end`. More, where parts are asked for in order.
@@ -101,15 +124,15 @@ impl Reserved {
         } else {
             asked?;
         }
-        let before = self.short.load(Relaxed);
+        let before = self.short();
         if !before.is_multiple_of(CHUNK) {
             // The file did not end there any more: the part past it was not requested.
             self.set(before / CHUNK, false);
-            self.short.store(0, Relaxed);
+            self.set_short(0);
         }
         if !part.end.is_multiple_of(CHUNK) {
             // Before anybody takes all of the chunk for there.
-            self.short.store(part.end, Relaxed);
+            self.set_short(part.end);
         }
         (start / CHUNK..part.end.div_ceil(CHUNK)).for_each(|chunk| self.set(chunk, true));
         *last = part;
@@ -131,17 +154,17 @@ impl Reserved {
         let chunks = end.div_ceil(CHUNK)..before.div_ceil(CHUNK).min(known);
         chunks.for_each(|chunk| self.set(chunk, false));
         let page = end / PAGE_SIZE as u64 * PAGE_SIZE as u64;
-        let short = self.short.load(Relaxed);
+        let short = self.short();
         let is_there = page.checked_sub(1).is_some_and(|last| self.has(last));
         if !page.is_multiple_of(CHUNK) && is_there {
             if !short.is_multiple_of(CHUNK) && short / CHUNK != page / CHUNK {
                 self.set(short / CHUNK, false);
             }
-            self.short.store(page, Relaxed);
+            self.set_short(page);
         } else {
             self.set(end / CHUNK, false);
             if short >= page {
-                self.short.store(0, Relaxed);
+                self.set_short(0);
             }
         }
     }
@@ -209,6 +232,20 @@ mod tests {
             None,
             "no part of the written range"
         );
+    }
+
+    /// They end the part of another chunk, which the file ended in until now.
+    #[test]
+    fn a_part_that_others_ask_for_meanwhile_hides_no_missing_blocks() {
+        let reserved = Reserved::new(0, 1 << 20).unwrap();
+        ask(&reserved, 0, 2 * PAGE);
+        let elsewhere = || assert!(ask(&reserved, 3 * CHUNK, 1 << 20).is_some());
+        assert!(!reserved.has_while(5 * PAGE, elsewhere));
+        // A look that lasts over an end there and the next one elsewhere sees that, too.
+        let before = reserved.short.load(Relaxed);
+        ask(&reserved, 0, 2 * PAGE);
+        ask(&reserved, 5 * CHUNK, 1 << 20);
+        assert_ne!(reserved.short.load(Relaxed), before);
     }
 
     #[test]

@@ -100,6 +100,49 @@ fn stores_to_them_are_told_where_the_file_is_mapped_anew() {
     ends_as(&scratch, 6);
 }
 
+/// The engine makes the file longer again than others have left it: it has holes there, and so has the map.
+#[test]
+fn bytes_that_others_have_cut_off_do_not_come_back() {
+    let (scratch, mut map) = scene("longer", |map| map[40 * PAGE] = 5);
+    map.set_len(&scratch.open(), PAGES * PAGE).unwrap();
+    assert_eq!(map[40 * PAGE], 0);
+    let told = map.flush().unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::UnexpectedEof);
+    map.flush().unwrap();
+    assert_eq!(scratch.content()[40 * PAGE], 0);
+}
+
+/// Nor are they forgotten without a word by a call that fails.
+#[test]
+fn stores_to_them_are_told_where_the_length_cannot_be_changed() {
+    let (scratch, map) = scene("cannot", |map| map[40 * PAGE] = 5);
+    let only_read = File::open(&scratch.0).unwrap();
+    let refused = map.engine().truncate(&only_read, (PAGES * PAGE) as u64);
+    refused.unwrap_err();
+    let told = map.flush().unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::UnexpectedEof);
+    map.flush().unwrap();
+}
+
+/// They stay in memory, and nobody sees any more whether the program stores to them.
+#[test]
+fn locked_pages_that_others_have_cut_off_are_told_once() {
+    let scratch = Scratch::new("locked", PAGES * PAGE);
+    let mut map = write(&engine(16 << 20), &scratch.open());
+    let mut other = write(map.engine(), &scratch.open());
+    map.lock().unwrap();
+    map[40 * PAGE] = 5;
+    cut(&scratch);
+    for map in [&map, &other] {
+        let told = map.flush().unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::UnexpectedEof);
+        map.flush().unwrap();
+    }
+    other.set_len(&scratch.open(), PAGES * PAGE).unwrap();
+    assert_eq!((map[40 * PAGE], map.flush().is_ok()), (0, true));
+    assert_eq!(scratch.content()[40 * PAGE], 0);
+}
+
 /// A hole's blocks are asked for at the first store: the file has no such place.
 #[test]
 fn no_blocks_are_reserved_behind_the_end() {

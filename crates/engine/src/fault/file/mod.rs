@@ -29,7 +29,7 @@ mod write_whole;
 
 pub use note_call::note_call;
 pub use pin::{Pin, open_to_writes, pin, unpin};
-pub use write_whole::write_whole;
+pub use write_whole::{absent_from, write_whole};
 
 /// A file, through its page cache.
 pub struct FileVmOps(Arc<PageCache>);

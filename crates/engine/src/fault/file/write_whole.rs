@@ -16,11 +16,19 @@ use sync::Arc;
 /// Attempts on a block, for each of which room is made. After that faults write it: they wait for memory.
 const ATTEMPTS: usize = 8;
 
+/// Bytes of the pages from `addr` on that nobody has in memory: `most` at most, of one block.
+pub fn absent_from(cache: &PageCache, addr: usize, most: usize) -> usize {
+    let block = addr & !(BLOCK_BYTES - 1);
+    let most = addr..(addr + most).min(block + BLOCK_BYTES);
+    cache.absent_around(addr, most).len()
+}
+
 /// Writes `bytes`, whole pages, to `addr` on, up to the first page that is in memory, or on its way there, or has to be waited for; returns
 /// how many bytes it has written. The caller writes the rest by faults.
 ///
 /// # Safety
-/// The bytes can be read. The caller keeps the window mapped, and has no lock.
+/// The bytes can be read. Where calls that read a missing page wait ([`calls_wait`](crate::Mmu::calls_wait)) none of these is served by a
+/// fault: this has pages locked meanwhile, and the fault may wait for a thread that waits for one of them. The caller keeps the window mapped, and has no lock.
 pub unsafe fn write_whole(cache: &Arc<PageCache>, addr: usize, bytes: *const [u8]) -> usize {
     debug_assert!(addr.is_multiple_of(PAGE_SIZE));
     // The file's last page, which is partly behind the end, is left to faults; so are pages that others have cut off: a fault says so.
@@ -29,9 +37,7 @@ pub unsafe fn write_whole(cache: &Arc<PageCache>, addr: usize, bytes: *const [u8
     let end = end.min(addr + bytes.len() / PAGE_SIZE * PAGE_SIZE);
     let mut at = addr;
     while at < end {
-        let block = at & !(BLOCK_BYTES - 1);
-        let most = at..end.min(block + BLOCK_BYTES);
-        let part = at..cache.absent_around(at, most).end;
+        let part = at..at + absent_from(cache, at, end - at);
         if part.is_empty() {
             break;
         }
