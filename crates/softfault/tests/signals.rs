@@ -178,27 +178,56 @@ fn a_thread_that_waits_for_a_page_gets_its_signals_first() {
 #[test]
 fn sigint_ends_a_process_whose_threads_wait_in_faults() {
     let test = "sigint_ends_a_process_whose_threads_wait_in_faults";
-    if child::scenario().is_none() {
-        return child::dies_of(libc::SIGINT, test, "sigint");
+    child::alone(test, || {
+        // In a process that has no thread of the test harness, which lets the signal in.
+        let status = child::forked(|| {
+            // A job in the background of a script is started with SIGINT ignored.
+            install(libc::SIGINT, 0, libc::SIG_DFL);
+            mask(libc::SIG_BLOCK, &[libc::SIGINT]);
+            let gate = Gate::new(false);
+            // SAFETY: the gate answers the same each time.
+            let map: &'static Mmap = Box::leak(Box::new(
+                unsafe { engine().map_store(gate.clone()) }.unwrap(),
+            ));
+            map.advise(Advice::Random).unwrap();
+            // It reads, with all signals blocked.
+            std::thread::spawn(|| check(map, 10));
+            gate.wait_begun(1);
+            // Only these let the signal in, and only once they wait for the page.
+            let waiters: Vec<_> = (0..4).map(|_| waiter(map)).collect();
+            waiters.iter().for_each(|&thread| wait_asleep(thread));
+            // SAFETY: sends this process a signal.
+            unsafe { libc::kill(libc::getpid(), libc::SIGINT) };
+            loop {
+                std::thread::park();
+            }
+        });
+        assert!(libc::WIFSIGNALED(status), "status {status:#x}");
+        assert_eq!(libc::WTERMSIG(status), libc::SIGINT);
+    });
+}
+
+/// Starts a thread that lets SIGINT in and touches the map. Answers its number.
+fn waiter(map: &'static Mmap) -> libc::pid_t {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        mask(libc::SIG_UNBLOCK, &[libc::SIGINT]);
+        // SAFETY: only asks.
+        tell.send(unsafe { libc::gettid() }).unwrap();
+        check(map, 10);
+    });
+    told.recv().unwrap()
+}
+
+/// Returns when a thread of this process sleeps in a way that a signal can end.
+fn wait_asleep(thread: libc::pid_t) {
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('S')
+    };
+    while !state() {
+        std::thread::yield_now();
     }
-    // A job in the background of a script is started with SIGINT ignored.
-    install(libc::SIGINT, 0, libc::SIG_DFL);
-    let gate = Gate::new(false);
-    // SAFETY: the gate answers the same each time.
-    let map: &'static Mmap = Box::leak(Box::new(
-        unsafe { engine().map_store(gate.clone()) }.unwrap(),
-    ));
-    map.advise(Advice::Random).unwrap();
-    for _ in 0..4 {
-        std::thread::spawn(|| check(map, 10));
-    }
-    gate.wait_begun(1);
-    // Only the threads that wait in a fault let the signal in.
-    mask(libc::SIG_BLOCK, &[libc::SIGINT]);
-    // SAFETY: sends this process a signal.
-    unsafe { libc::kill(libc::getpid(), libc::SIGINT) };
-    check(map, 10);
-    unreachable!("the page never comes");
 }
 
 #[test]
