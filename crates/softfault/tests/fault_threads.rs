@@ -461,31 +461,21 @@ fn the_first_engine_chooses_how_faults_are_served() {
 #[test]
 fn a_thread_that_waits_can_be_interrupted_and_killed() {
     let test = "a_thread_that_waits_can_be_interrupted_and_killed";
-    let Some(scenario) = child::scenario() else {
-        child::dies_of(libc::SIGINT, test, "ctrl-c");
-        child::succeeds(test, "killed");
-        return;
-    };
-    let stuck = || {
-        let (store, map) = failing();
-        store.slow.store(true, SeqCst);
-        // SAFETY: ends the process, whose only other threads are ours.
-        unsafe {
-            install(libc::SIGALRM, 0, interrupt as *const () as usize);
-            libc::alarm(1);
-            map.as_ptr().read_volatile();
-        }
-    };
     extern "C" fn interrupt(_: i32) {
         install(libc::SIGINT, 0, libc::SIG_DFL);
         // SAFETY: to the process, as the terminal does.
         unsafe { libc::kill(libc::getpid(), libc::SIGINT) };
     }
-    match &*scenario {
-        "ctrl-c" => stuck(),
-        _ => {
+    child::alone(test, || {
+        for (signal, ends_by) in [
+            (libc::SIGUSR1, libc::SIGINT),
+            (libc::SIGKILL, libc::SIGKILL),
+        ] {
             let (mut told, tells) = std::io::pipe().unwrap();
+            // Its only thread that lets signals in waits for the page.
             let child = start(|| {
+                install(libc::SIGUSR1, 0, interrupt as *const () as usize);
+                block(&[libc::SIGUSR1, libc::SIGINT], libc::SIG_BLOCK);
                 let (store, map) = failing();
                 store.slow.store(true, SeqCst);
                 std::thread::scope(|scope| {
@@ -495,6 +485,7 @@ fn a_thread_that_waits_can_be_interrupted_and_killed() {
                         }
                         (&tells).write_all(&[1]).unwrap();
                     });
+                    block(&[libc::SIGUSR1, libc::SIGINT], libc::SIG_UNBLOCK);
                     // SAFETY: waits for ever.
                     unsafe { map.as_ptr().read_volatile() };
                 });
@@ -503,10 +494,10 @@ fn a_thread_that_waits_can_be_interrupted_and_killed() {
             drop(tells);
             told.read_exact(&mut [0]).unwrap();
             // SAFETY: the child, which was not waited for yet.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            assert_eq!(wait(child), libc::SIGKILL);
+            unsafe { libc::kill(child, signal) };
+            assert_eq!(wait(child), ends_by);
         }
-    }
+    });
 }
 
 #[test]
