@@ -106,16 +106,17 @@ pub const ROWS: &[Row] = &[
         verdict: Verdict::Error,
         then: "calls return `NoMemory` when nothing more can be swapped",
         play: |kind| {
-            let scene = Scene::new(kind);
+            let mut scene = Scene::new(kind);
             limit(libc::RLIMIT_FSIZE, 1 << 20);
-            // Each of those waits for memory before it gives up.
+            // Writes, since pages that are in swap can go without another write to it. Each waits for memory before it gives up.
             let mut refused = 0;
             for page in 0..scene.pages() {
-                refused += usize::from(!scene.check_or_no_memory(page));
-                if refused == 20 {
+                refused += usize::from(!scene.write_or_no_memory(page));
+                if refused == 3 {
                     break;
                 }
             }
+            assert!(refused > 0, "all could be swapped");
             limit(libc::RLIMIT_FSIZE, libc::RLIM_INFINITY);
             scene
         },

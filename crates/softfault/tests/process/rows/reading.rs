@@ -19,6 +19,7 @@ pub const ROWS: &[Row] = &[
             let start = part(&scene, 0..100).start;
             scene.check_all();
             let (reader, writer) = pipe();
+            let mut refused = [0; 2];
             for first in 0..64 {
                 // SAFETY: only reads the map; the kernel notices missing pages.
                 let wrote = unsafe {
@@ -28,6 +29,7 @@ pub const ROWS: &[Row] = &[
                         3 * PAGE,
                     )
                 };
+                refused[0] += usize::from(wrote < 3 * PAGE as isize);
                 check_piped(&scene, &reader, first, wrote);
                 let piece = libc::iovec {
                     iov_base: (start + first * PAGE) as *mut _,
@@ -37,8 +39,10 @@ pub const ROWS: &[Row] = &[
                 let spliced = unsafe {
                     libc::vmsplice(writer.as_raw_fd(), &piece, 1, libc::SPLICE_F_NONBLOCK)
                 };
+                refused[1] += usize::from(spliced < 3 * PAGE as isize);
                 check_piped(&scene, &reader, first, spliced);
             }
+            assert!(refused.iter().all(|&refused| refused > 0), "{refused:?}");
             scene
         },
     },
@@ -74,6 +78,7 @@ pub const ROWS: &[Row] = &[
             let mut scene = Scene::new(kind);
             let file = crate::scene::file();
             let start = scene.addresses().start;
+            let mut refused = 0;
             for page in (0..scene.pages()).step_by(7) {
                 let at = (page * PAGE) as i64;
                 // SAFETY: memory of ours that nobody else uses.
@@ -81,11 +86,12 @@ pub const ROWS: &[Row] = &[
                     libc::pread(file.as_raw_fd(), (start + page * PAGE) as *mut _, PAGE, at)
                 };
                 match read {
-                    -1 => {}
+                    -1 => refused += 1,
                     read if read as usize == PAGE => scene.forget(page, 0),
                     _ => scene.write(page),
                 }
             }
+            assert!(refused > 0, "no call was refused");
             scene
         },
     },
@@ -100,22 +106,21 @@ pub const ROWS: &[Row] = &[
             scene.check_all();
             // SAFETY: only asks.
             let this = unsafe { libc::getpid() };
-            read_of(&scene, this);
-            let status = crate::child::forked(|| {
-                read_of(&scene, this);
-                0
-            });
-            assert_eq!(status, 0);
+            assert!(read_of(&scene, this) > 0, "by the process");
+            let status = crate::child::forked(|| i32::from(read_of(&scene, this) == 0));
+            assert_eq!(status, 0, "by a child");
             let memory = std::fs::File::open("/proc/self/mem").expect("own memory");
             let start = scene.addresses().start;
+            let mut refused = 0;
             for page in 0..500 {
                 let mut words = [0_u64; PAGE / 8];
                 let at = (start + page * PAGE) as i64;
                 // SAFETY: fills the words.
                 let read =
                     unsafe { libc::pread(memory.as_raw_fd(), words.as_mut_ptr().cast(), PAGE, at) };
-                check_words(&scene, page, &words, read);
+                refused += check_words(&scene, page, &words, read);
             }
+            assert!(refused > 0, "by /proc/self/mem");
             scene
         },
     },
@@ -154,6 +159,7 @@ pub const ROWS: &[Row] = &[
             let target = direct_file();
             scene.check_all();
             let start = scene.addresses().start;
+            let mut refused = [0; 2];
             for page in 0..400 {
                 if page % 2 == 0 {
                     scene.check(page);
@@ -173,9 +179,10 @@ pub const ROWS: &[Row] = &[
                             libc::pread(plain.as_raw_fd(), words.as_mut_ptr().cast(), PAGE, at);
                         assert_eq!(read, PAGE as isize);
                     }
-                    check_words(&scene, page, &words, wrote);
+                    refused[usize::from(page % 3 == 0)] += check_words(&scene, page, &words, wrote);
                 }
             }
+            assert!(refused.iter().all(|&refused| refused > 0), "{refused:?}");
             scene
         },
     },
@@ -188,6 +195,7 @@ pub const ROWS: &[Row] = &[
         play: |kind| {
             let scene = Scene::new(kind);
             let start = scene.addresses().start;
+            let mut refused = 0;
             for page in 0..200 {
                 let no_wait = libc::timespec {
                     tv_sec: 0,
@@ -209,7 +217,9 @@ pub const ROWS: &[Row] = &[
                     [libc::EFAULT, libc::EAGAIN].contains(&errno),
                     "errno {errno}"
                 );
+                refused += usize::from(errno == libc::EFAULT);
             }
+            assert!(refused > 0, "no call was refused");
             scene
         },
     },
@@ -242,8 +252,8 @@ fn check_piped(scene: &Scene, from: &OwnedFd, first: usize, wrote: isize) {
     }
 }
 
-/// Compares the words read of a page, if it was read.
-fn check_words(scene: &Scene, page: usize, words: &[u64], read: isize) {
+/// Compares the words read of a page, if it was read. Counts it if not all of it was.
+fn check_words(scene: &Scene, page: usize, words: &[u64], read: isize) -> usize {
     if read > 0 {
         let words = &words[..read as usize / 8];
         assert!(
@@ -252,9 +262,12 @@ fn check_words(scene: &Scene, page: usize, words: &[u64], read: isize) {
             &words[..2]
         );
     }
+    usize::from(read < PAGE as isize)
 }
 
-fn read_of(scene: &Scene, process: libc::pid_t) {
+/// Reads pages of this memory in a process. Counts those that it could not read.
+fn read_of(scene: &Scene, process: libc::pid_t) -> usize {
+    let mut refused = 0;
     let start = scene.addresses().start;
     for page in 0..500 {
         let mut words = [0_u64; PAGE / 8];
@@ -268,8 +281,9 @@ fn read_of(scene: &Scene, process: libc::pid_t) {
         };
         // SAFETY: fills the words.
         let read = unsafe { libc::process_vm_readv(process, &into, 1, &from, 1, 0) };
-        check_words(scene, page, &words, read);
+        refused += check_words(scene, page, &words, read);
     }
+    refused
 }
 
 /// In the tracer: stops a thread, reads words of its memory. The exit code.
