@@ -176,6 +176,7 @@ mod tests {
     use std::fs::File;
     use std::os::fd::{AsFd, FromRawFd};
     use std::os::unix::fs::FileExt;
+    use std::sync::atomic::AtomicBool;
 
     fn memory_file() -> File {
         // SAFETY: a name of the test's.
@@ -200,23 +201,31 @@ mod tests {
 
     #[test]
     fn ranges_of_several_writers_are_never_mixed() {
+        // All ranges hold this offset and have it in their middle: one that is mixed does not.
+        const MIDDLE: u64 = 1000;
         let last = LastData::default();
+        let enough = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for writer in 0..2u64 {
-                let last = &last;
+                let (last, enough) = (&last, &enough);
                 scope.spawn(move || {
-                    for i in 0..20_000 {
-                        let start = (i * 2 + writer) * 10;
-                        last.set(&(start..start + 10));
+                    let mut half = writer;
+                    while !enough.load(Ordering::Relaxed) {
+                        half = (half + 2) % MIDDLE;
+                        last.set(&(MIDDLE - half..MIDDLE + half + 1));
                     }
                 });
             }
-            for i in 0..40_000 {
-                if let Some(range) = last.get(i % 400_000) {
-                    assert_eq!(range.end - range.start, 10);
-                    assert_eq!(range.start % 10, 0);
+            let mut whole = 0;
+            let mut mixed = None;
+            while whole < 100_000 && mixed.is_none() {
+                if let Some(range) = last.get(MIDDLE) {
+                    whole += 1;
+                    mixed = (range.start + range.end != 2 * MIDDLE + 1).then_some(range);
                 }
             }
+            enough.store(true, Ordering::Relaxed);
+            assert_eq!(mixed, None);
         });
     }
 
