@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 /// The properties that a test may need of a machine.
-pub const NEEDS: [&str; 19] = [
+pub const NEEDS: [&str; 18] = [
     "browser",     // a browser that draws a page without a screen
     "cc",          // a C compiler, a C++ compiler, and their linker
     "descriptors", // leave to open some thousands of files
@@ -28,7 +28,6 @@ pub const NEEDS: [&str; 19] = [
     "root",        // calls that only root may make
     "shm",         // /dev/shm
     "swap",        // swap of the machine's own, to which it takes pages
-    "time",        // a run longer than usual, asked for by a variable
     "tmpfs",       // a file system in memory at /dev/shm
     "xattr",       // a file system whose files have extended attributes
 ];
@@ -67,8 +66,7 @@ fn requires(list: &str, need: &str) -> bool {
     names.any(|name| {
         let is_known = name == "all" || NEEDS.contains(&name);
         assert!(is_known, "SOFTFAULT_REQUIRE: {name} is none of {NEEDS:?}");
-        // A slow test is no lack of the machine.
-        name == need || name == "all" && need != "time"
+        name == need || name == "all"
     })
 }
 
@@ -91,7 +89,6 @@ mod tests {
         assert!(requires("cc, root", "root"));
         assert!(!requires("cc", "root"));
         assert!(requires("all", "root"));
-        assert!(!requires("all", "time"));
     }
 
     #[test]
