@@ -195,21 +195,29 @@ fn a_store_into_a_moved_page_is_sigsegv() {
 
 #[test]
 fn where_the_program_locks_memory_pages_are_copied() {
+    // MLOCK_ONFAULT of mlock2(2): of pages that are missing, too.
+    const ON_FAULT: u32 = 1;
     let file = made_file("locked", FILE);
-    let engine = engine(Faults::Signals).unwrap();
-    let map = map(&engine, &file);
-    check(&map, 0..1);
-    // SAFETY: no byte changes.
-    let locked = unsafe { libc::mlock(map.as_ptr().add(FILE - PAGE).cast(), PAGE) };
-    if locked != 0 {
-        println!("mlock: {}", std::io::Error::last_os_error());
-    }
-    for _ in 0..2 {
+    for (locked, are_moved) in [(FILE, false), (PAGE, true)] {
+        let engine = engine(Faults::Signals).unwrap();
+        let map = map(&engine, &file);
+        check(&map, 0..1);
+        let from = map.as_ptr().wrapping_add(FILE - locked).cast();
+        // SAFETY: no byte changes.
+        if unsafe { libc::mlock2(from, locked, ON_FAULT) } != 0 {
+            return softfault_skip::skipped("mlock", std::io::Error::last_os_error());
+        }
+        for _ in 0..2 {
+            check(&map, 0..FILE / PAGE);
+        }
+        let moved = engine.stats().thp_moved;
+        if !are_moved || has_huge_pages() {
+            assert_eq!(moved > 0, are_moved, "{moved}");
+        }
+        // SAFETY: as above.
+        unsafe { libc::munlock(from, locked) };
         check(&map, 0..FILE / PAGE);
     }
-    // SAFETY: as above.
-    unsafe { libc::munlock(map.as_ptr().add(FILE - PAGE).cast(), PAGE) };
-    check(&map, 0..FILE / PAGE);
 }
 
 #[test]
