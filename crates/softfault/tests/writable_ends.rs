@@ -8,6 +8,7 @@ mod write_scene;
 use child::{command, forked, scenario};
 use softfault::{Advice, Coherence, Engine, MmapRaw, UncheckedAdvice};
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use write_scene::{PAGE, Scratch, byte, engine, in_file, read, write};
 
@@ -68,7 +69,11 @@ fn a_process_that_ends_by_itself_loses_nothing() {
     for how in ["return", "leak", "exit", "flushed"] {
         let scratch = Scratch::new(how, 64 * PAGE);
         let mut command = command(TEST, &format!("{how} {}", scratch.0.display()));
-        command.output().unwrap();
+        let output = command.output().unwrap();
+        match how {
+            "flushed" => assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{output:?}"),
+            _ => assert!(output.status.success(), "{how}: {output:?}"),
+        }
         let content = scratch.content();
         assert_eq!(content[3 * PAGE], 77, "{how}");
         if how == "exit" {
