@@ -270,6 +270,7 @@ fn one_reader_too_many_waits_for_another_to_leave() {
         };
         until(|| comes.load(Relaxed) == 1);
         (0..100).for_each(|_| thread::yield_now());
+        assert!(!last.is_finished());
         readers.pop();
         last.join().unwrap();
         drop(readers);
