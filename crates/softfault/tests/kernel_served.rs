@@ -72,7 +72,10 @@ fn is_asked() -> bool {
     let errno = std::io::Error::last_os_error().raw_os_error();
     let asked = known < 0 && errno != Some(libc::ENOSYS);
     if !asked {
-        println!("cachestat(2) is not known here: no file is given to the kernel");
+        softfault_skip::skipped(
+            "kernel",
+            "there is no cachestat(2): no file is given to the kernel",
+        );
     }
     asked
 }

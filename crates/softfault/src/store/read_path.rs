@@ -481,7 +481,11 @@ mod tests {
             let program = std::env::current_exe().expect("a path");
             let file = File::open(program).expect("opened");
             let policy = Arc::new(ReadPolicy::new(Reads::Auto, &Budget::new(1), false, false));
-            policy.room()?.set_left(0);
+            let Some(room) = policy.room() else {
+                softfault_skip::skipped("kernel", "there is no table of descriptors");
+                return None;
+            };
+            room.set_left(0);
             let mut opened = open(file.as_fd(), Wanted::Either).expect("opened");
             if opened.mode != Mode::Direct || !opened.file.can_take() {
                 softfault_skip::skipped("direct", "no direct reads, or no RWF_DONTCACHE");
