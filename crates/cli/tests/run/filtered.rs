@@ -1,6 +1,7 @@
 //! A filter of system calls that the program installs when memory was taken: `filtered.c`.
 
 use crate::filter::{KILL, REFUSE};
+use crate::stats::{self, ProcessStats};
 use crate::{MEMORY, compile, directory, file, softfault_run, text, ways};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -21,20 +22,34 @@ fn ends_clearly(name: &str, call: libc::c_long, action: u32, ends: &[libc::c_int
     for how in ways() {
         let mut with = softfault_run();
         with.args(["--memory", MEMORY, "--min-size", "1M", "--anonymous"]);
-        with.args(["--swap", &swap, "--faults", how, "--"]);
+        with.args(["--swap", &swap, "--faults", how]);
+        let stats = directory.join(how);
+        with.args(["--stats=json", "--stats-file"]).arg(&stats);
+        with.arg("--");
         // A touch that waits for ever ends, too: by 137.
         with.args(["timeout", "-s", "KILL", "200"]).arg(&program);
         let with = with.args(&arguments).arg(&data).output().unwrap();
         let (all, some) = (text(&without.stdout), text(&with.stdout));
         assert!(all.starts_with(&some), "{name} {how}: {some:?} of {all:?}");
         let status = with.status;
-        let signal = status
-            .signal()
-            .or(status.code().map(|code| (code - 128).max(0)));
-        let is_whole = signal == Some(0) && some == all;
+        // By a shell's way to say so, where `timeout` saw the signal.
+        let signal = status.signal().or(status.code().map(|code| code - 128));
+        let is_whole = status.success() && some == all;
         let is_ended = signal.is_some_and(|signal| ends.contains(&signal));
         assert!(is_whole || is_ended, "{name} {how}: {status:?}, {some:?}");
+        if ends.is_empty() {
+            let taken: u64 = stats::read(&stats).iter().map(ProcessStats::taken).sum();
+            assert!(taken >= 2, "{how}: {taken}");
+        }
     }
+}
+
+/// Memory that the program touches in these tests is taken.
+#[test]
+fn what_is_mapped_before_is_taken() {
+    /// No call has this number.
+    const NONE: libc::c_long = 100_000;
+    ends_clearly("none", NONE, KILL, &[]);
 }
 
 #[test]
