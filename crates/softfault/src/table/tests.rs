@@ -417,11 +417,14 @@ fn several_servers_serve_at_a_time() {
     forked(|| {
         let guarded = guarded();
         super::want_several();
-        let blocked: Vec<_> = (0..3)
-            .map(|_| {
-                std::thread::spawn(|| {
+        static IDS: [AtomicI32; 3] = [const { AtomicI32::new(0) }; 3];
+        let blocked: Vec<_> = (IDS.iter())
+            .map(|id| {
+                std::thread::spawn(move || {
                     // SAFETY: sleeps: a pipe that nobody writes to, in the table.
                     let pipe = unsafe { Guarded::open(libc::SYS_eventfd2, [0; 6]) }.unwrap();
+                    // SAFETY: only asks.
+                    id.store(unsafe { libc::gettid() }, Relaxed);
                     let mut word = 0_u64;
                     let args = [core::ptr::from_mut(&mut word) as usize, 8, 0, 0, 0];
                     // SAFETY: room for eight bytes.
@@ -429,8 +432,7 @@ fn several_servers_serve_at_a_time() {
                 })
             })
             .collect();
-        // SAFETY: time for them to get there.
-        unsafe { libc::usleep(100_000) };
+        IDS.iter().for_each(until_it_sleeps);
         check!((0..1000).all(|_| guarded.identity().is_ok()));
         check!(blocked.iter().all(|thread| !thread.is_finished()));
         0
