@@ -9,8 +9,7 @@ use softfault::soft::SoftEngine;
 use softfault::{Advice, Engine, FaultError, MIN_MEMORY};
 use std::fs::File;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const PAGE: usize = 4096;
 
@@ -151,7 +150,11 @@ fn a_budget_that_is_full_is_an_error_and_loses_nothing() {
     }
 }
 
-extern "C" fn nothing(_: i32) {}
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count(_: i32) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
 
 /// Failed before: each handled signal counted as 10 ms in which no memory came back, and 100 of these as no hope.
 #[test]
@@ -162,31 +165,28 @@ fn signals_do_not_end_the_wait_for_memory() {
     let full = engine.map_anon(2 * MIN_MEMORY).unwrap();
     let mut pages = 0..2 * MIN_MEMORY / PAGE;
     assert!(pages.any(|page| full.write_at(&[1], page * PAGE).is_err()));
-    // SAFETY: a handler that does nothing.
+    // SAFETY: a handler that only counts.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = nothing as *const () as usize;
+        action.sa_sigaction = count as *const () as usize;
         let installed = libc::sigaction(libc::SIGUSR1, &action, core::ptr::null_mut());
         assert_eq!(installed, 0);
     }
     // SAFETY: only asks.
     let waiter = unsafe { libc::pthread_self() } as usize;
-    let is_over = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
+            // Ten times as many as were no hope.
+            for sent in 1..=1000 {
                 // SAFETY: the thread waits for this one.
                 unsafe { libc::pthread_kill(waiter as libc::pthread_t, libc::SIGUSR1) };
-                std::thread::sleep(Duration::from_millis(1));
+                while HANDLED.load(Ordering::Relaxed) < sent {
+                    std::thread::yield_now();
+                }
             }
-        });
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(250));
             drop(full);
         });
-        let written = wanted.write_at(&[1], 0);
-        is_over.store(true, Ordering::Relaxed);
-        written
+        wanted.write_at(&[1], 0)
     });
     assert_eq!(written, Ok(1));
 }
