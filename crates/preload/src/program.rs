@@ -139,29 +139,40 @@ fn has_go_note(mut notes: &[u8]) -> bool {
     false
 }
 
-/// The sanitizer that the program was built with, if it is one that looks at all that is read and written: it takes
-/// softfault's work on memory for the program's errors.
-pub fn sanitizer() -> Option<&'static str> {
+/// Why the program can have no engine, if it runs under a tool that looks at all that is read and written.
+pub fn obstacle() -> Option<&'static str> {
     // Relaxed: as above.
-    let mut known = SANITIZER.load(Relaxed);
+    let mut known = OBSTACLE.load(Relaxed);
     if known == 0 {
-        let found = SANITIZERS.iter().position(|(name, _)| {
+        let found = OBSTACLES.iter().position(|(name, _)| {
             // SAFETY: looks a name up.
             unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
         });
         known = found.map_or(1, |at| 2 + at as u8);
-        SANITIZER.store(known, Relaxed);
+        OBSTACLE.store(known, Relaxed);
     }
     let at = usize::from(known).checked_sub(2)?;
-    Some(SANITIZERS[at].1)
+    Some(OBSTACLES[at].1)
 }
 
 /// 0: nobody has looked yet; 1: none.
-static SANITIZER: AtomicU8 = AtomicU8::new(0);
+static OBSTACLE: AtomicU8 = AtomicU8::new(0);
 
-const SANITIZERS: [(&CStr, &str); 2] = [
-    (c"__tsan_init", "ThreadSanitizer"),
-    (c"__msan_init", "MemorySanitizer"),
+/// By a function that the tool's library has. Sanitizers take softfault's work on memory for the program's errors. Valgrind lets one
+/// thread run at a time: while that one sleeps in a fault, the thread that would serve it never runs.
+const OBSTACLES: [(&CStr, &str); 3] = [
+    (
+        c"__tsan_init",
+        "ThreadSanitizer would report softfault's changes to memory as errors of the program",
+    ),
+    (
+        c"__msan_init",
+        "MemorySanitizer would report softfault's changes to memory as errors of the program",
+    ),
+    (
+        c"_vgnU_freeres",
+        "Valgrind runs one thread at a time, and no other would serve its faults",
+    ),
 ];
 
 /// The beginning of each line that is written about this process.

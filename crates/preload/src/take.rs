@@ -167,10 +167,8 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
             Some("a Go program makes system calls itself, which needs faults by messages; here they are signals".into());
         return Err(Decline::NoEngine);
     }
-    if let Some(sanitizer) = program::sanitizer() {
-        table.refused = Some(format!(
-            "{sanitizer} would report softfault's changes to memory as errors of the program"
-        ));
+    if let Some(obstacle) = program::obstacle() {
+        table.refused = Some(obstacle.into());
         return Err(Decline::NoEngine);
     }
     // Before there is an engine, which would keep its share of the tree's budget.

@@ -139,27 +139,47 @@ fn address_sanitizer() {
     }
 }
 
-#[test]
-fn thread_sanitizer_is_declined() {
-    let Some(cases) = Cases::get() else { return };
-    let Some(program) = sanitized("thread") else {
-        return;
-    };
+/// Runs a program that is declined as a whole, without softfault and both ways with it: a line names the reason.
+fn is_declined(words: &[&str], reason: &str) {
+    let cases = Cases::get().expect("looked at before");
+    let arguments = [words, &["whole", cases.data.to_str().unwrap()]].concat();
     for how in ways() {
-        let written = cases.stats_file(&format!("tsan-{how}"));
-        let without = at_fixed_addresses(Command::new(&program))
-            .arg("whole")
-            .arg(&cases.data)
-            .output()
-            .unwrap();
-        let with = at_fixed_addresses(softfault_run());
-        let with = run(with, &program, "whole", how, &written);
+        let written = cases.stats_file(&format!("{reason}-{how}"));
+        let mut without = at_fixed_addresses(Command::new(arguments[0]));
+        let without = without.args(&arguments[1..]).output().unwrap();
+        let mut with = at_fixed_addresses(softfault_run());
+        with.args(["--memory", "8M", "--faults", how]);
+        with.args(["--stats=json", "--stats-file"]).arg(&written);
+        let with = with.arg("--").args(&arguments).output().unwrap();
         let stats = stats::read(&written);
         assert_same_but_told(&with, &without, &stats, how);
-        assert!(text(&with.stderr).contains("ThreadSanitizer"));
+        assert!(text(&with.stderr).contains(reason), "{how}: {with:?}");
         let declined = stats[0].declined();
-        assert_eq!(declined, [("no_engine".to_owned(), 1)]);
+        assert_eq!(declined, [("no_engine".to_owned(), 1)], "{how}");
     }
+}
+
+#[test]
+fn thread_sanitizer_is_declined() {
+    if let Some(program) = sanitized("thread") {
+        is_declined(&[program.to_str().unwrap()], "ThreadSanitizer");
+    }
+}
+
+#[test]
+fn valgrind_is_declined() {
+    let Some(cases) = Cases::get() else { return };
+    let program = cases.program.to_str().unwrap();
+    // It may be there and not run: without the symbols of the loader, say.
+    let tried = Command::new("valgrind").args(["-q", "true"]).output();
+    if !tried.as_ref().is_ok_and(|tried| tried.status.success()) {
+        let why = format_args!("there is no valgrind that runs: {tried:?}");
+        softfault_skip::skipped("program", why);
+        return;
+    }
+    is_declined(&["valgrind", "-q", program], "Valgrind");
+    // A tool that replaces nothing.
+    is_declined(&["valgrind", "-q", "--tool=none", program], "Valgrind");
 }
 
 /// A virtual machine with handlers for SIGSEGV and SIGBUS, alone and behind the library by which programs chain theirs.

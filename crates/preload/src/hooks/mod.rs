@@ -74,7 +74,7 @@ mod writes;
 /// Before the program's threads begin: a hook may be called where nothing can be looked up.
 pub fn prepare() {
     // The loader may be busy later, in a thread that waits for a lock of this one.
-    program::sanitizer();
+    program::obstacle();
     program::makes_calls_itself();
     malloc::prepare();
     mapping::prepare();
