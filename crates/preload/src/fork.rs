@@ -9,7 +9,7 @@
 
 use crate::inside::{self, Inside};
 use crate::table::{self, Table};
-use crate::{count, give, heap, marked, mode, reports, tree};
+use crate::{count, give, heap, marked, mode, reports, swap_failed, tree};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use softfault::Engine;
@@ -183,6 +183,7 @@ extern "C" fn child() {
     count::forked();
     reports::forked();
     if let Some(engine) = &table.inherited {
+        swap_failed::prepare();
         join_tree(engine.clone());
         reports::begin_if_wanted();
     }

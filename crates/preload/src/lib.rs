@@ -69,6 +69,7 @@ mod stamp;
 mod standard_error;
 mod start;
 mod stats;
+mod swap_failed;
 mod table;
 mod take;
 mod tree;

@@ -11,7 +11,7 @@ use crate::leases::{FileKey, NoLease};
 use crate::options::{self, Mode};
 use crate::table::{Table, Taken};
 use crate::tree::{self, Share};
-use crate::{fork, lease_thread, marked, mode, program, reports};
+use crate::{fork, lease_thread, marked, mode, program, reports, swap_failed};
 use softfault::{Engine, Faults, MmapOptions};
 use std::io;
 
@@ -159,6 +159,7 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         && let Some(swap) = &options::get().swap
     {
         builder = builder.swap(swap.clone());
+        swap_failed::prepare();
     }
     softfault::keep_no_spare_windows();
     softfault::set_sigbus_calls_intercepted();

@@ -81,8 +81,19 @@ static void raised(void)
     raise(SIGBUS);
 }
 
+/* Memory that does not fit. */
+static void fills(void)
+{
+    alarm(100);
+    volatile unsigned char *own =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    for (size_t at = 0; at < size; at += PAGE)
+        own[at] = 1;
+    puts("it fits");
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"beyond", beyond}, {"kernels", kernels}, {"sent", sent}, {"restored", restored}, {"raised", raised}};
+} CASES[] = {{"beyond", beyond}, {"kernels", kernels}, {"sent", sent}, {"restored", restored}, {"raised", raised}, {"fills", fills}};
 #include "run_case.h"

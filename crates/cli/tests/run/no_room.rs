@@ -1,9 +1,11 @@
 //! Softfault's own files cannot be written to: the page of a tree, reports, lines. The program ends as it does alone.
 
 use crate::cases::Cases;
-use crate::{MEMORY, assert_same, same_variables, softfault_run, stats, text, ways};
+use crate::{
+    MEMORY, assert_same, compile, directory, file, same_variables, softfault_run, stats, text, ways,
+};
 use std::fs::File;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -59,6 +61,22 @@ fn assert_same_but_line(with: &Output, without: &Output, words: &[&str], what: &
     }
 }
 
+/// Runs a command among mounts of its own, which these lines of sh make: they run it in the end.
+fn mounted(run: &Command, mount: &str) -> Option<Output> {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", mount, "sh"]);
+    unshare.arg(run.get_program()).args(run.get_args());
+    same_variables(run, &mut unshare);
+    match unshare.output() {
+        Ok(run) if run.status.code() != Some(77) && run.status.code() != Some(1) => Some(run),
+        refused => {
+            let why = format_args!("nothing can be mounted here: {refused:?}");
+            softfault_skip::skipped("root", why);
+            None
+        }
+    }
+}
+
 fn assert_least(file: &Path, what: &str) {
     let all = stats::read(file);
     assert_eq!(all[0].taken(), 1, "{what}");
@@ -109,17 +127,7 @@ fn a_tree_s_page_without_memory_for_it() {
             let run = with(cases, how, &options, "whole");
             let mount = "mount -t tmpfs -o size=64k none /dev/shm || exit 77
                 head -c 65536 /dev/zero >/dev/shm/full; exec \"$@\"";
-            let mut unshare = Command::new("unshare");
-            unshare.args(["-m", "sh", "-c", mount, "sh"]);
-            unshare.arg(run.get_program()).args(run.get_args());
-            same_variables(&run, &mut unshare);
-            let run = match unshare.output() {
-                Ok(run) if run.status.code() != Some(77) && run.status.code() != Some(1) => run,
-                refused => {
-                    let why = format_args!("nothing can be mounted here: {refused:?}");
-                    return softfault_skip::skipped("root", why);
-                }
-            };
+            let Some(run) = mounted(&run, mount) else { return };
             let words = ["No space left on device", "8 MiB", "--memory-per-process"];
             assert_same_but_line(&run, &without, &words, how);
             assert_least(&file, how);
@@ -185,5 +193,33 @@ fn a_standard_error_that_cannot_be_written_to() {
         let mut run = with(&cases, how, &own, "whole");
         let run = limited(&mut run).stderr(full()).output().unwrap();
         assert_same(&run, &without, &format!("a line, {how}"));
+    }
+}
+
+/// Failed before: the program died of SIGBUS without a word.
+#[test]
+fn swap_on_a_full_disk() {
+    let directory = directory("full-swap");
+    let Some(program) = compile("dies.c", &directory.join("program"), &[]) else {
+        return;
+    };
+    let data = file(&directory, 48 << 20);
+    let place = directory.join("swap");
+    std::fs::create_dir_all(&place).unwrap();
+    let place = place.to_str().unwrap();
+    let mount = format!("mount -t tmpfs -o size=16M none {place} || exit 77; exec \"$@\"");
+    for how in ways() {
+        let mut run = softfault_run();
+        run.args(["--memory", MEMORY, "--faults", how, "--strict", "--swap"]);
+        run.arg(format!("{place}:256M")).arg("--");
+        run.arg(&program).arg("fills").arg(&data);
+        let Some(run) = mounted(&run, &mount) else {
+            return;
+        };
+        assert_eq!(run.status.signal(), Some(libc::SIGBUS), "{how}: {run:?}");
+        let said = text(&run.stderr);
+        assert_eq!(said.lines().count(), 1, "{how}: {said:?}");
+        let words = format!("]: swap in {place:?}: No space left on device");
+        assert!(said.contains(&words), "{how}: {said:?}");
     }
 }

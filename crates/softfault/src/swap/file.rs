@@ -10,6 +10,7 @@ use super::write::WriteVectorPool;
 use crate::store::{Descriptor, LastStep, Mode, ReadPath, Request, Ring, Rings, Source, apart};
 use crate::table;
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::lock::Mutex;
 use softfault_engine::store::{Complete, NO_COOKIE, Read, Reap, Store, StoreError};
@@ -418,6 +419,7 @@ impl SwapDevice for SwapFile {
                 unsafe { packed.write(file, clusters, slots.start, pages, &settle) }
             }
         };
+        let written = written.inspect_err(|&errno| tell_of_failure(errno));
         self.disk
             .bytes_written
             .add(written.map_err(StoreError::Io)?);
@@ -442,6 +444,25 @@ impl Drop for SwapFile {
             !reading || std::thread::panicking(),
             "swap was dropped under its reads"
         );
+    }
+}
+
+/// A function of [`on_swap_failure`]; 0: there is none. Relaxed: it guards nothing.
+static ON_FAILURE: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls `tell` with the errno of each write to swap that fails from now on, for `softfault run`. The call is in the thread that
+/// needs the memory, also in the fault handler, with locks held.
+pub fn on_swap_failure(tell: fn(i32)) {
+    ON_FAILURE.store(tell as usize, Relaxed);
+}
+
+#[cold]
+fn tell_of_failure(errno: i32) {
+    let tell = ON_FAILURE.load(Relaxed);
+    if tell != 0 {
+        // SAFETY: only `on_swap_failure` stores others, which are such functions.
+        let tell = unsafe { core::mem::transmute::<usize, fn(i32)>(tell) };
+        tell(errno);
     }
 }
 

@@ -40,7 +40,7 @@ mod trim;
 mod write;
 
 pub(crate) use backend::SwapBackend;
-pub use file::SwapFile;
+pub use file::{SwapFile, on_swap_failure};
 pub(crate) use lifeline::Lifeline;
 
 use crate::machine::file_size_limit;
@@ -107,6 +107,12 @@ impl Swap {
         crate::required_calls::for_swap().map_err(|error| self.error(error))?;
         let file = SwapFile::create(&self.dir, bytes, self.compression, rings);
         file.map_err(|error| self.error(error))
+    }
+
+    /// Where the file is.
+    #[doc(hidden)]
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// True if there can be such a file now for an engine whose budget is `memory`.
