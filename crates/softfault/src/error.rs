@@ -214,6 +214,14 @@ pub(crate) fn of_call(name: &str) -> io::Error {
     call(name, crate::errno::errno())
 }
 
+/// The error of pthread_create(3) and its like. EAGAIN is a limit of tasks, or of memory for a stack.
+pub(crate) fn no_thread(errno: i32) -> io::Error {
+    let why = io::Error::from_raw_os_error(errno);
+    let text =
+        format!("cannot start a thread: {why} (see ulimit -u, pids.max of the cgroup, ulimit -v)");
+    told(why, text)
+}
+
 /// The error of an invalid argument.
 pub(crate) fn invalid(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
@@ -349,6 +357,7 @@ mod tests {
             mmu(MmuError::System(libc::EAGAIN)),
             mm(MmError::Locked),
             mmu(MmuError::NoMemory),
+            no_thread(libc::EAGAIN),
             budget_of(4096, NodeError::BudgetTooSmall),
         ];
         for error in errors {

@@ -251,9 +251,9 @@ pub use softfault_engine::lock::WaitSnapshot;
 pub use softfault_engine::policy;
 pub use stats::{KernelStats, Stats, SwapStats, Waits};
 pub use store::Reads;
+pub use swap::{Compression, Swap};
 #[doc(hidden)]
 pub use swap::{SwapFile, on_swap_failure};
-pub use swap::{Compression, Swap};
 #[doc(hidden)]
 pub use thread::{prepare_threads, start_thread};
 pub use uffd::Faults;

@@ -10,7 +10,7 @@ mod starting;
 pub(crate) use stacks::Stacks;
 pub(crate) use starting::HeldStarts;
 
-use crate::signal;
+use crate::{error, signal};
 use core::ffi::{CStr, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -81,7 +81,7 @@ pub(crate) fn start_on<Work: FnOnce() + Send + 'static>(
             failed => {
                 (0..2).for_each(|_| STARTING.end());
                 drop(Box::from_raw(start));
-                return Err(io::Error::from_raw_os_error(failed));
+                return Err(error::no_thread(failed));
             }
         }
         // Refused, it is the default: more.
@@ -99,7 +99,7 @@ pub(crate) fn start_on<Work: FnOnce() + Send + 'static>(
         STARTING.end();
         // SAFETY: there is no thread that would have taken it.
         drop(unsafe { Box::from_raw(start) });
-        return Err(io::Error::from_raw_os_error(failed));
+        return Err(error::no_thread(failed));
     }
     drop(masked);
     // SAFETY: pthread_create filled it.
@@ -196,5 +196,24 @@ impl Drop for Thread {
     fn drop(&mut self) {
         // SAFETY: a thread that was neither joined nor detached.
         unsafe { libc::pthread_detach(self.0 as libc::pthread_t) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_cannot_be_started_names_the_limits() {
+        // No address space has room for its stack, which pthread_create(3) answers as it does a limit of tasks.
+        let refused = start(c"none", 1 << 60, || {}).map(drop).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        let text = refused.to_string();
+        assert!(
+            text.contains("pids.max") && text.contains("thread"),
+            "{text}"
+        );
+        // Nothing counts as being started.
+        wait_for_starts();
     }
 }

@@ -39,7 +39,7 @@ fn told(answer: io::Result<Result<Tried, End>>) -> Tried {
         ),
         Err(e) => Tried::missing(
             format!("could not be tried: {e}"),
-            "raise the limit on processes: ulimit -u unlimited",
+            "raise the limit on processes: ulimit -u unlimited, or pids.max of the cgroup, or pids.max of the cgroup",
         ),
     }
 }

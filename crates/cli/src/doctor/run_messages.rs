@@ -45,10 +45,14 @@ fn messages() -> Tried {
     }
     match serve() {
         Ok(()) => Tried::ok(found),
-        Err(why) => Tried::slower(
-            format!("{found}, and yet no fault is served: {why}"),
-            "see served-fault; if that is ok, report a bug",
-        ),
+        Err(why) => {
+            let mend = match why.kind() {
+                // No thread for it: the error names the limits.
+                io::ErrorKind::WouldBlock => "raise the limit",
+                _ => "see served-fault; if that is ok, report a bug",
+            };
+            Tried::slower(format!("{found}, and yet no fault is served: {why}"), mend)
+        }
     }
 }
 

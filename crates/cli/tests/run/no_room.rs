@@ -127,7 +127,9 @@ fn a_tree_s_page_without_memory_for_it() {
             let run = with(cases, how, &options, "whole");
             let mount = "mount -t tmpfs -o size=64k none /dev/shm || exit 77
                 head -c 65536 /dev/zero >/dev/shm/full; exec \"$@\"";
-            let Some(run) = mounted(&run, mount) else { return };
+            let Some(run) = mounted(&run, mount) else {
+                return;
+            };
             let words = ["No space left on device", "8 MiB", "--memory-per-process"];
             assert_same_but_line(&run, &without, &words, how);
             assert_least(&file, how);

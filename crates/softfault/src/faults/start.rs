@@ -10,7 +10,7 @@ use softfault_engine::policy::SpaceLocks;
 use std::io;
 
 /// Why there is no process's part for an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum NoProcess {
     /// The kernel refuses userfaultfd, with this errno.
     Closed(i32),
@@ -19,8 +19,8 @@ pub(crate) enum NoProcess {
     OtherLocks(SpaceLocks),
     /// It was made for an engine whose faults arrive this other way.
     OtherFaults(Faults),
-    /// No thread can be started to serve faults, with this errno.
-    NoThread(i32),
+    /// No thread can be started to serve faults.
+    NoThread(io::Error),
 }
 
 impl From<NoProcess> for io::Error {
@@ -44,11 +44,7 @@ impl From<NoProcess> for io::Error {
                     "an earlier engine of this process has faults by messages: all engines of a process need the same"
                 }
             }),
-            NoProcess::NoThread(errno) => {
-                let why = io::Error::from_raw_os_error(errno);
-                let message = format!("cannot start a thread that serves faults: {why}");
-                error::told(why, message)
-            }
+            NoProcess::NoThread(why) => why,
         }
     }
 }
@@ -88,8 +84,7 @@ pub(crate) fn make(locks: SpaceLocks, faults: Faults) -> Result<&'static Process
     {
         // SAFETY: there is no thread that has it. Its descriptors and mappings go, so that a program may try again at any time.
         drop(unsafe { Box::from_raw(made) });
-        let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
-        return Err(NoProcess::NoThread(errno));
+        return Err(NoProcess::NoThread(error));
     }
     Ok(process)
 }
