@@ -41,7 +41,7 @@ pub const SIGNAL: c_int = softfault::SIGCANCEL;
 pub enum NoLease {
     /// The file's state.
     Declined(Decline),
-    /// The system's: without descriptors or memory, nothing is known of the file.
+    /// The system's: without descriptors, memory or /proc, nothing is known of the file.
     Failed(io::Error),
 }
 
@@ -75,7 +75,8 @@ impl Leases {
         let lease = ReadLease::take(fd, thread, SIGNAL);
         let lease = lease.map_err(|why| match why.raw_os_error() {
             Some(libc::EAGAIN) => Decline::OpenForWriting.into(),
-            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => NoLease::Failed(why),
+            // None: there is no /proc.
+            None | Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => NoLease::Failed(why),
             _ => Decline::FileMayChange.into(),
         })?;
         let path = std::fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd())).ok();

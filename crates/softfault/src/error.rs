@@ -243,6 +243,9 @@ pub(crate) fn closed(errno: i32) -> io::Error {
     if matches!(errno, libc::EMFILE | libc::ENFILE | libc::ENOMEM) {
         return no_room();
     }
+    if errno == libc::ENOENT {
+        return no_proc();
+    }
     let why = io::Error::from_raw_os_error(errno);
     io::Error::new(
         io::ErrorKind::Unsupported,
@@ -250,6 +253,12 @@ pub(crate) fn closed(errno: i32) -> io::Error {
             "this process may not use userfaultfd ({why}): `softfault doctor` shows how to allow it"
         ),
     )
+}
+
+/// The error of a file of this process's or thread's in /proc that is not there.
+pub(crate) fn no_proc() -> io::Error {
+    let text = "/proc is not mounted in this root, or is another namespace's of processes";
+    io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
 /// The error of a budget above the machine's memory and swap.
@@ -351,6 +360,7 @@ mod tests {
     fn texts_have_no_names_of_rust() {
         let errors = [
             closed(libc::EPERM),
+            closed(libc::ENOENT),
             beyond_machine(2 << 30, 1 << 30),
             above_most(2 << 30, 1 << 30),
             budget(NodeError::BudgetTooLarge),

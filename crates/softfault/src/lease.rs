@@ -4,6 +4,7 @@
 //! writing; a signal says that an opener waits; and the opener goes on after `/proc/sys/fs/lease-break-time` at the
 //! latest. The descriptor is in a table that no close of the program reaches: its last close would give the lease up.
 
+use crate::error;
 use crate::table::Guarded;
 use core::ffi::c_long;
 use std::io;
@@ -30,7 +31,8 @@ pub struct ReadLease(Guarded);
 impl ReadLease {
     /// Takes a lease on the file that is open there. When somebody waits for it, the thread of this number gets
     /// `signal`. The error is fcntl's: EAGAIN where somebody has the file open for writing, EACCES where it is
-    /// somebody else's, EINVAL where its file system has no leases.
+    /// somebody else's, EINVAL where its file system has no leases. It has no errno
+    /// where /proc does not show this thread.
     pub fn take(file: BorrowedFd<'_>, thread: i32, signal: i32) -> io::Result<Self> {
         // SAFETY: only asks.
         let here = unsafe { sync::system_call!(libc::SYS_gettid) };
@@ -58,7 +60,10 @@ impl ReadLease {
             then.map(|(command, value)| (libc::SYS_fcntl as c_long, [command, value, 0, 0, 0]));
         // SAFETY: a path that ends in zero, and the structure that the call takes; the descriptor is new.
         let opened = unsafe { Guarded::open_and((libc::SYS_openat, open), then) };
-        let (opened, answers) = opened.map_err(io::Error::from_raw_os_error)?;
+        let (opened, answers) = opened.map_err(|errno| match errno {
+            libc::ENOENT => error::no_proc(),
+            _ => io::Error::from_raw_os_error(errno),
+        })?;
         for answer in answers {
             answer.map_err(io::Error::from_raw_os_error)?;
         }

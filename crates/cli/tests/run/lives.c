@@ -165,6 +165,17 @@ static void chroots(void)
     child();
 }
 
+/* Before the first mapping, in a directory where nothing is mounted. */
+static void empty_root(void)
+{
+    char *place = strdup(path);
+    *strrchr(place, '/') = 0;
+    if (chroot(place) || chdir("/"))
+        printf("no root\n");
+    map();
+    check("inside");
+}
+
 static void drops(void)
 {
     map();
@@ -326,7 +337,7 @@ static void many(void)
 }
 
 static const struct { const char *name; void (*run)(void); } CASES[] = {
-    {"closes-all", closes_all}, {"daemon", daemon_of_old}, {"chroots", chroots}, {"drops", drops}, {"few-descriptors", few_descriptors}, 
+    {"closes-all", closes_all}, {"daemon", daemon_of_old}, {"chroots", chroots}, {"empty-root", empty_root}, {"drops", drops}, {"few-descriptors", few_descriptors}, 
     {"no-processes", no_processes},
     {"locks-all", locks_all}, 
     {"alarms", alarms}, {"main-ends", main_ends}, {"unshares", unshares}, {"no-dump", no_dump}, {"many", many},

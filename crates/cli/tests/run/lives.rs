@@ -126,6 +126,28 @@ fn children_in_another_root() {
     runs_on("chroots");
 }
 
+/// Failed before: the lines named userfaultfd, or writers of the file.
+#[test]
+fn a_root_without_proc_is_told() {
+    if !is_root() {
+        return softfault_skip::skipped("root", "nobody else changes the root");
+    }
+    let Some(lives) = lives() else { return };
+    let mut without = Command::new(&lives.program);
+    let without = without.arg("empty-root").arg(&lives.data).output().unwrap();
+    for how in ways() {
+        let mut with = softfault_run();
+        with.args(["--memory-per-process", MEMORY, "--min-size", "2M"]);
+        with.args(["--faults", how, "--"]).arg(&lives.program);
+        let mut with = with.arg("empty-root").arg(&lives.data).output().unwrap();
+        let told = text(&with.stderr);
+        assert_eq!(told.lines().count(), 1, "{how}: {told}");
+        assert!(told.contains("/proc is not mounted"), "{how}: {told}");
+        with.stderr = without.stderr.clone();
+        assert_same(&with, &without, how);
+    }
+}
+
 #[test]
 fn children_of_another_user() {
     if !is_root() {
