@@ -43,6 +43,17 @@ static void grows(void)
     printf("%zu\n", sum(moved, has));
 }
 
+/* Each read by vectors moves the file's position past the bytes that it gave. */
+static void position(struct iovec *parts, int count)
+{
+    for (int how = 0; how < 3; how++) {
+        lseek(fd, 5, SEEK_SET);
+        long got = how == 0 ? readv(fd, parts, count) : how == 1 ? preadv2(fd, parts, count, -1, 0) : syscall(SYS_readv, fd, parts, count);
+        answer("vectors", got);
+        answer("position", lseek(fd, 0, SEEK_CUR));
+    }
+}
+
 /* Reads into memory of which the second half may not be written to, or not be touched. */
 static void is_protected(int protection)
 {
@@ -56,6 +67,10 @@ static void is_protected(int protection)
     answer("lseek", lseek(fd, 0, SEEK_SET));
     answer("read", read(fd, half - PAGE, 3 * PAGE));
     answer("lseek", lseek(fd, 0, SEEK_CUR));
+    position(parts, 2);
+    struct iovec one[] = {{half - 100, 200}}, swapped[] = {{half, 50}, {memory, 50}};
+    position(one, 1);
+    position(swapped, 2);
     int ends[2];
     if (pipe(ends) < 0 || write(ends[1], memory, 10) != 10)
         exit(2);

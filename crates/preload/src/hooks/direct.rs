@@ -161,7 +161,7 @@ pub unsafe fn vectors_by(
 }
 
 /// True if a file is read into the buffers of vectors piece by piece, where faults are signals: more than is read into other memory at
-/// a time.
+/// a time, or where some may not be written to: the file's position would be behind bytes that have no place.
 ///
 /// # Safety
 /// As of [`are_direct`].
@@ -174,12 +174,14 @@ unsafe fn are_several(fd: c_int, vectors: *const iovec, count: c_int) -> bool {
         return false;
     }
     // SAFETY: the caller's promise; they are there.
-    let mut each = (0..count).map(|at| unsafe { vectors.add(at).read() });
+    let each = || (0..count).map(|at| unsafe { vectors.add(at).read() });
     // SAFETY: the same.
     let bytes = unsafe { bytes_of(vectors, count as c_int) };
-    bytes.is_some_and(|bytes| bytes > PIECE)
-        && each.any(|each| is_taken(each.iov_base, each.iov_len))
-        && is_file(fd)
+    bytes.is_some_and(|bytes| {
+        each().any(|each| is_taken(each.iov_base, each.iov_len))
+            && is_file(fd)
+            && (bytes > PIECE || !each().all(|each| is_one_call(each.iov_base, each.iov_len)))
+    })
 }
 
 /// Reads into the buffers of vectors, one after the other, as far as there are bytes.
