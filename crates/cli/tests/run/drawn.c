@@ -160,9 +160,12 @@ static void map_new(struct slot *slot)
 static void map_over(struct slot *slot, size_t page, size_t pages)
 {
     const char *what;
-    void *at = map(slot->start + page * PAGE, pages, MAP_FIXED, &what);
+    /* With both flags nothing is replaced. */
+    int how = draw(6) ? MAP_FIXED : MAP_FIXED | MAP_FIXED_NOREPLACE;
+    void *at = map(slot->start + page * PAGE, pages, how, &what);
     answer(what, slot, page, pages, at == MAP_FAILED ? -1 : 0);
-    slot->is_whole = 0;
+    if (how == MAP_FIXED)
+        slot->is_whole = 0;
 }
 
 static void forget(struct slot *slot, size_t page, size_t pages)

@@ -182,6 +182,31 @@ static void over(void)
     over_one(MAP_FIXED_NOREPLACE);
 }
 
+/* Nothing is replaced where both flags are set, also where some of the place is free. */
+static void both(void)
+{
+    unsigned char *memory = must(mmap(NULL, 8 * MIB, BOTH, ANON, -1, 0));
+    memset(memory, 3, 8 * MIB);
+    for (int protection = PROT_NONE; protection <= BOTH; protection += BOTH) {
+        void *there = mmap(memory + 2 * MIB, 4 * MIB, protection, ANON | MAP_FIXED | MAP_FIXED_NOREPLACE, -1, 0);
+        answer("there", there == MAP_FAILED ? -1 : 0);
+    }
+    void *part = mmap(memory + 2 * MIB, 2 * MIB, PROT_NONE, ANON | MAP_NORESERVE | MAP_FIXED | MAP_FIXED_NOREPLACE, -1, 0);
+    answer("reservation", part == MAP_FAILED ? -1 : 0);
+    part = mmap(memory + 2 * MIB, 2 * MIB, PROT_READ, MAP_SHARED | MAP_FIXED | MAP_FIXED_NOREPLACE, fd, 0);
+    answer("file", part == MAP_FAILED ? -1 : 0);
+    is_all(memory, 8 * MIB, 3, "memory");
+    munmap(memory + 2 * MIB, 2 * MIB);
+    part = mmap(memory + 2 * MIB, 4 * MIB, BOTH, ANON | MAP_FIXED | MAP_FIXED_NOREPLACE, -1, 0);
+    answer("in part", part == MAP_FAILED ? -1 : 0);
+    is_all(memory + 4 * MIB, 4 * MIB, 3, "behind");
+    part = mmap(memory + 2 * MIB, 2 * MIB, BOTH, ANON | MAP_FIXED | MAP_FIXED_NOREPLACE, -1, 0);
+    answer("free", part == memory + 2 * MIB ? 0 : -1);
+    is_all(memory, 2 * MIB, 3, "before");
+    is_all(memory + 2 * MIB, 2 * MIB, 0, "new");
+    is_all(memory + 4 * MIB, 4 * MIB, 3, "behind");
+}
+
 /* A place where private memory was is free, also after a call that was refused. */
 static void refused(void)
 {
@@ -465,5 +490,5 @@ static void polls(void)
 static struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"twice", twice}, {"gone", gone}, {"asked", asked}, {"between", between}, {"over", over}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"sealed", sealed}, {"stored", stored}, {"masks", masks}, {"odd", odd}, {"cancelled", cancelled}, {"polls", polls}};
+} CASES[] = {{"twice", twice}, {"gone", gone}, {"asked", asked}, {"between", between}, {"over", over}, {"both", both}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"sealed", sealed}, {"stored", stored}, {"masks", masks}, {"odd", odd}, {"cancelled", cancelled}, {"polls", polls}};
 #include "run_case.h"

@@ -89,6 +89,12 @@ fn something_else_is_mapped_where_one_of_two_parts_was() {
     });
 }
 
+/// Failed before: what was there was replaced.
+#[test]
+fn nothing_is_replaced_where_both_flags_are_set() {
+    same("both");
+}
+
 #[test]
 fn a_place_is_free_after_a_refused_call() {
     same("refused");

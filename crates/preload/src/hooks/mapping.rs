@@ -25,6 +25,11 @@ pub unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     if !inside::is_inside() {
+        // Both together are MAP_FIXED_NOREPLACE to the kernel.
+        let flags = match flags & libc::MAP_FIXED_NOREPLACE {
+            0 => flags,
+            _ => flags & !libc::MAP_FIXED,
+        };
         let call = Call {
             bytes,
             protection,
