@@ -11,7 +11,7 @@ use crate::inside::{self, Inside};
 use crate::table::{self, Table};
 use crate::{count, give, heap, marked, mode, reports, swap_failed, tree};
 use core::cell::{Cell, UnsafeCell};
-use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use softfault::Engine;
 use std::sync::MutexGuard;
 
@@ -28,12 +28,20 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Forks are prepared for, from when the library is loaded on, before the program has threads: a fork that has begun
-/// when the first mapping is taken has called its handlers, and its child would touch windows that it does not have.
+/// True when [`watch`] was called. Relaxed: only of one call.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// Forks are prepared for, from the first call on: when the library is loaded, before the program has threads, or before a library that
+/// is initialised earlier maps something or registers handlers of its own. A fork that has begun when the first mapping is taken has
+/// called its handlers, and its child would touch windows that it does not have. And a handler that is older than ours would run while
+/// the table is held, and in the child while nothing is where the windows were: what it maps would come to be there.
 ///
 /// Handlers before a fork are called in the opposite order: so the table is held first, the engine's locks next, and the
 /// heap, which both allocate from, last; they are let go in the order in which they stand here.
 pub fn watch() {
+    if WATCHED.swap(true, Relaxed) {
+        return;
+    }
     note_process();
     // SAFETY: plain functions that live as long as the process.
     unsafe {

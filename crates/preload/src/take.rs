@@ -148,6 +148,8 @@ fn engine(table: &mut Table) -> Result<Engine, Decline> {
         ));
         return Err(Decline::NoEngine);
     }
+    // Before the engine registers its handlers: ours hold the heap and the table around them.
+    fork::watch();
     let mut builder = Engine::builder()
         .faults(match mode::get() {
             Mode::Messages => Faults::Messages,

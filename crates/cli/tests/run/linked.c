@@ -140,6 +140,76 @@ static void resize(void)
     block = other ? other : block;
 }
 
+static const unsigned char *mapped;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void hold(void) { pthread_mutex_lock(&lock); }
+static void let_go(void) { pthread_mutex_unlock(&lock); }
+
+static void reads(void)
+{
+    if (mapped)
+        printf("handler reads %d\n", mapped[4096]);
+    fflush(stdout);
+}
+
+static void *waits(void *none)
+{
+    for (;;)
+        pause();
+}
+
+/* Printed when the child has ended. */
+static int read_in_parent = -1;
+
+static void reads_in_parent(void)
+{
+    read_in_parent = mapped ? mapped[4096] : -1;
+}
+
+/* New memory: it must not come to be where the parent's mappings were. */
+static void restarts(void)
+{
+    pthread_create(&thread, NULL, waits, NULL);
+    for (int i = 0; i < 24; i++)
+        memset(malloc(1 << 20), 0xEE, 1 << 20);
+}
+
+static void use(void)
+{
+    pthread_mutex_lock(&lock);
+    const unsigned char *bytes = map();
+    volatile unsigned char byte = bytes[0];
+    munmap((void *)bytes, (24 << 20) + 100);
+    pthread_mutex_unlock(&lock);
+}
+
+static volatile int is_done;
+
+static void *uses(void *none)
+{
+    while (!is_done)
+        use();
+    return none;
+}
+
+static void fork_and_touch(void)
+{
+    int status;
+    size_t wrong = 0;
+    mapped = map();
+    pid_t child = fork();
+    if (child == 0) {
+        const unsigned char *again = map();
+        wrong = memcmp(mapped, again, 20 << 20) != 0;
+        printf("child %zu\n", wrong);
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(child, &status, 0);
+    printf("status %x, parent reads %d\n", status, read_in_parent);
+}
+
 __attribute__((constructor)) static void starts(int argc, char **argv)
 {
     sigset_t set;
@@ -160,6 +230,15 @@ __attribute__((constructor)) static void starts(int argc, char **argv)
         sigaction(SIGBUS, &action, NULL);
     } else if (!strcmp(scene, "forks")) {
         pthread_atfork(resize, resize, resize);
+    } else if (!strcmp(scene, "restarts")) {
+        pthread_atfork(NULL, NULL, restarts);
+    } else if (!strcmp(scene, "reads")) {
+        pthread_atfork(reads, reads_in_parent, reads);
+    } else if (!strcmp(scene, "maps")) {
+        mapped = map();
+        pthread_atfork(reads, reads_in_parent, reads);
+    } else if (!strcmp(scene, "holds")) {
+        pthread_atfork(hold, let_go, let_go);
     }
 }
 
@@ -195,6 +274,20 @@ int run(int argc, char **argv)
             _exit(wrong != 0);
         waitpid(child, &status, 0);
         printf("child %d\n", status);
+    } else if (!strcmp(scene, "holds")) {
+        use();
+        pthread_create(&thread, NULL, uses, NULL);
+        for (int i = 0; i < 100; i++) {
+            pid_t child = fork();
+            if (child == 0)
+                _exit(0);
+            waitpid(child, NULL, 0);
+        }
+        is_done = 1;
+        pthread_join(thread, NULL);
+        printf("done\n");
+    } else {
+        fork_and_touch();
     }
     return 0;
 }

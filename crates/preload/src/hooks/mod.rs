@@ -5,7 +5,7 @@
 //! | `mapping`, `moving` | mmap(2) and calls that change mappings | always |
 //! | `asked` | msync(2), munlock(2) and mincore(2), which say whether something is mapped | always |
 //! | `malloc` | malloc(3) and its like | where anonymous memory is taken |
-//! | `process` | children that are made without the handlers of pthread_atfork(3) | always |
+//! | `process` | children that are made without the handlers of pthread_atfork(3), and these | always |
 //! | `thread_exit` | destructors at the end of threads | for values of ours |
 //! | `signals` | handlers and masks: no thread may block the signal by which its faults are served | where faults are signals |
 //! | `timers` | timers that call a function in a thread of the C library's | where faults are signals |

@@ -1,8 +1,11 @@
-//! Children that are made without the handlers of pthread_atfork(3).
+//! Children, those that are made without the handlers of pthread_atfork(3) too, and these handlers.
 
 use super::next::hooks;
 use crate::fork;
 use libc::{c_int, c_void, pid_t};
+
+/// A handler of pthread_atfork(3).
+type Handler = Option<extern "C" fn()>;
 
 /// The start of a child of clone(2).
 struct Start {
@@ -30,6 +33,12 @@ pub fn is_fork(flags: c_int) -> bool {
 }
 
 hooks! {
+    /// pthread_atfork(3), of which each object has a copy that calls this: ours are registered before all others.
+    fn __register_atfork(before: Handler, parent: Handler, child: Handler, object: *mut c_void) -> c_int = |next| {
+        fork::watch();
+        next(before, parent, child, object)
+    };
+
     /// _Fork(3), which may be called by a handler of a signal.
     fn _Fork() -> pid_t = |next| {
         let forking = fork::before();
