@@ -255,6 +255,8 @@ pub use swap::{Compression, Swap};
 #[doc(hidden)]
 pub use swap::{SwapFile, on_swap_failure};
 #[doc(hidden)]
+pub use table::follow_credentials;
+#[doc(hidden)]
 pub use thread::{prepare_threads, start_thread};
 pub use uffd::Faults;
 #[doc(hidden)]

@@ -35,6 +35,7 @@ mod programs;
 mod refused;
 mod reports;
 mod reserve;
+mod rights;
 mod shares;
 mod stats;
 mod told;

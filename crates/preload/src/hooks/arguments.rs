@@ -222,12 +222,8 @@ reading! {
     fn klogctl(what: c_int, to: *mut c_char, bytes: c_int) -> c_int => Into(to.cast(), bytes.max(0) as usize);
     /// capget(2).
     fn capget(head: *mut c_void, to: *mut c_void) -> c_int => Bytes(head, CAP_HEAD), Into(head, CAP_HEAD), Into(to, CAP_DATA);
-    /// capset(2).
-    fn capset(head: *mut c_void, with: *const c_void) -> c_int => Bytes(head, CAP_HEAD), Bytes(with, CAP_DATA);
     /// sched_setaffinity(2).
     fn sched_setaffinity(process: pid_t, bytes: size_t, set: *const cpu_set_t) -> c_int => Bytes(set.cast(), bytes);
-    /// setgroups(2).
-    fn setgroups(count: size_t, groups: *const gid_t) -> c_int => Bytes(groups.cast(), count * size_of::<gid_t>());
     /// write(2) of a whole message to the kernel's log, and the like, are elsewhere; this is sethostname(2).
     fn sethostname(name: *const libc::c_char, bytes: size_t) -> c_int => Bytes(name.cast(), bytes);
     /// fstat(2).

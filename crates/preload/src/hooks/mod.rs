@@ -25,6 +25,7 @@
 //! | `paths`, `programs`, `lists` | calls that hand a path to it, or the arguments of a program | where faults are signals |
 //! | `names` | other names of calls | as the call |
 //! | `readable` | structures that may not be there | for those |
+//! | `rights` | setuid(2) and its like | always |
 //! | `served` | pages that a hook may touch | |
 //! | `resolver` | res_query(3) and its like: buffers that go to a name server, and come from it | where faults are signals |
 //! | `raw` | syscall(2) | as the call that it makes |
@@ -62,6 +63,7 @@ mod readable;
 mod reading;
 mod receive;
 mod resolver;
+mod rights;
 mod served;
 mod signals;
 mod stream_lock;
@@ -95,6 +97,7 @@ pub fn prepare() {
     receive::find_all();
     random::find();
     resolver::find();
+    rights::find();
     by_error::find();
     checked::find_all();
     waits::find_all();

@@ -9,7 +9,7 @@ use super::random::random_into;
 use super::readable::is_readable;
 use super::receive::{bytes_from, message_into, vectors_into};
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
-use super::{asked, direct, limits, mapping, moving, signals};
+use super::{asked, direct, limits, mapping, moving, rights, signals};
 use crate::{fork, inside, marked, mode};
 use libc::{c_char, c_int, c_long, c_void};
 
@@ -269,6 +269,9 @@ hooks! {
             libc::SYS_getrandom => random_into(a as *mut c_void, b as usize, |to, bytes| {
                 next(number, to as c_long, bytes as c_long, c, d, e, f) as isize
             }) as c_long,
+            _ if rights::is_change(number) => {
+                rights::of_one(next(number, a, b, c, d, e, f) as c_int).into()
+            }
             _ if is_fork(number, [a, b, c, d, e, f]) => {
                 let forking = fork::before();
                 let child = next(number, a, b, c, d, e, f);

@@ -14,6 +14,15 @@ pub(super) struct Credentials {
     capabilities: [[u32; 3]; 2],
 }
 
+impl Credentials {
+    /// Of servers of which some have others than the rest: no thread has such users.
+    pub(super) const DIFFERENT: Self = Self {
+        users: [u32::MAX; 3],
+        groups: [u32::MAX; 3],
+        capabilities: [[0; 3]; 2],
+    };
+}
+
 /// `_LINUX_CAPABILITY_VERSION_3`, and the calling thread.
 const OF_THIS_THREAD: [u32; 2] = [0x2008_0522, 0];
 

@@ -70,6 +70,15 @@ pub(crate) fn take_credentials() {
     }
 }
 
+/// The calling thread has come to have other rights, and so has the process: the servers take them at once, if there are any.
+pub fn follow_credentials() {
+    if let Some(table) = server::DescriptorTable::there()
+        && table.is_of_this_process()
+    {
+        table.follow_credentials();
+    }
+}
+
 /// Why this process has no table, if it has none: an errno. Starts it.
 pub(crate) fn refused() -> Option<i32> {
     server::DescriptorTable::start().err()

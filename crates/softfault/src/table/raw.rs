@@ -111,10 +111,6 @@ pub(super) unsafe fn thread(
 
 /// Sleeps while the word holds `expected`; a caller a tenth of a second at most. Where a filter refuses that, for a while.
 pub(super) fn wait(word: &core::sync::atomic::AtomicU32, expected: u32, limited: bool) {
-    let millis = |count: libc::c_long| libc::timespec {
-        tv_sec: 0,
-        tv_nsec: count * 1_000_000,
-    };
     let tenth = millis(100);
     let until = match limited {
         true => core::ptr::from_ref(&tenth) as usize,
@@ -134,11 +130,23 @@ pub(super) fn wait(word: &core::sync::atomic::AtomicU32, expected: u32, limited:
     let usual = [libc::EAGAIN, libc::EINTR, libc::ETIMEDOUT];
     if waited.is_err_and(|errno| !usual.contains(&errno)) {
         // Nobody can wake a server: it looks seldom. A caller waits for a call that is under way.
-        let pause = millis(if limited { 1 } else { 100 });
-        let args = [(&raw const pause).addr(), 0, 0, 0, 0, 0];
-        // SAFETY: the time lives through the call.
-        unsafe { call(libc::SYS_nanosleep, &args) };
+        pause(if limited { 1 } else { 100 });
     }
+}
+
+fn millis(count: libc::c_long) -> libc::timespec {
+    libc::timespec {
+        tv_sec: 0,
+        tv_nsec: count * 1_000_000,
+    }
+}
+
+/// Sleeps for so many milliseconds.
+pub(super) fn pause(count: libc::c_long) {
+    let pause = millis(count);
+    let args = [(&raw const pause).addr(), 0, 0, 0, 0, 0];
+    // SAFETY: the time lives through the call.
+    unsafe { call(libc::SYS_nanosleep, &args) };
 }
 
 /// Wakes the thread that sleeps on the word. The error is an errno: of a filter (seccomp).

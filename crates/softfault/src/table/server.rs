@@ -28,6 +28,9 @@ pub(super) const SERVERS: usize = 6;
 /// A server's stack; below it a page that is never there.
 const STACK: usize = 4 * PAGE_SIZE;
 
+/// Looks, a millisecond apart, that a program which changes its rights waits for servers: none hangs that is just reading.
+const PATIENCE: u32 = 1000;
+
 const IDLE: u32 = 0;
 const REQUESTED: u32 = 1;
 const SERVING: u32 = 2;
@@ -290,10 +293,27 @@ impl DescriptorTable {
         let started = self.started.load(Ordering::Acquire) as usize;
         for server in &self.servers[..started] {
             let _taken = server.taken.lock();
-            callers.give(&groups, &|number, [a, b, c]| {
-                // SAFETY: of ids, and of memory that lives until then; `taken` is held.
-                unsafe { server.run(number, &[a, b, c, 0, 0, 0]) }
-            });
+            server.give(&callers, &groups);
+        }
+    }
+
+    /// The calling thread's rights have changed: servers have them too, and its groups, when this returns. One whose call hangs gets them when
+    /// something is opened next: it is waited for [`PATIENCE`] at most. Uses the heap.
+    pub(super) fn follow_credentials(&self) {
+        let callers = Credentials::here();
+        let groups = supplementary_groups();
+        let _blocked = Blocked::all();
+        let mut left = PATIENCE;
+        let Some(mut servers) = patiently(&mut left, || self.starting.try_lock()) else {
+            return;
+        };
+        *servers = callers;
+        let started = self.started.load(Ordering::Acquire) as usize;
+        for server in &self.servers[..started] {
+            match patiently(&mut left, || server.taken.try_lock()) {
+                Some(_taken) => server.give(&callers, &groups),
+                None => *servers = Credentials::DIFFERENT,
+            }
         }
     }
 
@@ -381,6 +401,18 @@ std::thread_local! {
     pub(super) static REQUESTS: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
 }
 
+/// Tries until it succeeds, as often as is `left`.
+fn patiently<T>(left: &mut u32, mut try_once: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        let got = try_once();
+        if got.is_some() || *left == 0 {
+            return got;
+        }
+        *left -= 1;
+        raw::pause(1);
+    }
+}
+
 impl Server {
     /// # Safety
     /// As of [`DescriptorTable::run`]; `taken` is held.
@@ -434,6 +466,14 @@ impl Server {
 
     fn is_alive(&self) -> bool {
         self.id.load(Ordering::Acquire) != 0
+    }
+
+    /// Gives it rights, as far as it may take them. `taken` is held.
+    fn give(&self, rights: &Credentials, groups: &[libc::gid_t]) {
+        rights.give(groups, &|number, [a, b, c]| {
+            // SAFETY: of ids, and of memory that lives until then; `taken` is held.
+            unsafe { self.run(number, &[a, b, c, 0, 0, 0]) }
+        });
     }
 
     /// Its name, as `ps` shows it.
