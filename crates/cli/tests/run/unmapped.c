@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -205,6 +206,42 @@ static void both(void)
     is_all(memory, 2 * MIB, 3, "before");
     is_all(memory + 2 * MIB, 2 * MIB, 0, "new");
     is_all(memory + 4 * MIB, 4 * MIB, 3, "behind");
+}
+
+/* Shared memory at an address, where a file was mapped, and where some of private memory was. */
+static void attach_at(unsigned char *place, const char *what, int flags)
+{
+    int segment = shmget(IPC_PRIVATE, 2 * MIB, IPC_CREAT | 0600);
+    unsigned char *shared = shmat(segment, place + (flags ? 100 : 0), flags);
+    shmctl(segment, IPC_RMID, NULL);
+    answer(what, shared == (void *)-1 ? -1 : 0);
+    if (shared == (void *)-1)
+        return;
+    printf("there %d\n", shared == place);
+    is_all(shared, 2 * MIB, 0, "shared");
+    memset(shared, 6, 2 * MIB);
+    press();
+    is_all(shared, 2 * MIB, 6, "shared");
+}
+
+static void attached(void)
+{
+    unsigned char *one = part(0, 4 * MIB);
+    printf("%zu\n", sum(one, 4 * MIB));
+    munmap(one, 4 * MIB);
+    attach_at(one, "file", 0);
+    unsigned char *memory = must(mmap(NULL, 8 * MIB, BOTH, ANON, -1, 0));
+    memset(memory, 3, 8 * MIB);
+    munmap(memory + 2 * MIB, 4 * MIB);
+    attach_at(memory + MIB, "in part", 0);
+    attach_at(memory, "not free", 0);
+    attach_at(memory + 2 * MIB, "memory", 0);
+    attach_at(memory + 4 * MIB, "rounded", SHM_RND);
+    is_all(memory, 2 * MIB, 3, "before");
+    is_all(memory + 6 * MIB, 2 * MIB, 3, "behind");
+    answer("detached", shmdt(memory + 2 * MIB));
+    void *there = mmap(memory + 2 * MIB, 2 * MIB, BOTH, ANON | MAP_FIXED_NOREPLACE, -1, 0);
+    answer("free", there == memory + 2 * MIB ? 0 : -1);
 }
 
 /* A place where private memory was is free, also after a call that was refused. */
@@ -490,5 +527,5 @@ static void polls(void)
 static struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"twice", twice}, {"gone", gone}, {"asked", asked}, {"between", between}, {"over", over}, {"both", both}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"sealed", sealed}, {"stored", stored}, {"masks", masks}, {"odd", odd}, {"cancelled", cancelled}, {"polls", polls}};
+} CASES[] = {{"twice", twice}, {"gone", gone}, {"asked", asked}, {"between", between}, {"over", over}, {"both", both}, {"attached", attached}, {"refused", refused}, {"reserved", reserved}, {"together", together}, {"records", records}, {"sealed", sealed}, {"stored", stored}, {"masks", masks}, {"odd", odd}, {"cancelled", cancelled}, {"polls", polls}};
 #include "run_case.h"

@@ -95,6 +95,12 @@ fn nothing_is_replaced_where_both_flags_are_set() {
     same("both");
 }
 
+/// Failed before: EINVAL, as if something was there.
+#[test]
+fn shared_memory_is_attached_where_nothing_is_mapped() {
+    same("attached");
+}
+
 #[test]
 fn a_place_is_free_after_a_refused_call() {
     same("refused");

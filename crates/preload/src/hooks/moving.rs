@@ -132,24 +132,43 @@ pub unsafe extern "C" fn mremap(
     }
 }
 
+/// True if the program has nothing in a range where there is private memory, as far as is known here: the addresses are taken.
+#[cold]
+fn is_free(addr: *const c_void, bytes: usize) -> bool {
+    let (Some(_inside), Some(range)) = (inside::enter(), change::pages(addr, bytes)) else {
+        return false;
+    };
+    let mut table = table::lock();
+    change::free_idle(&mut table, &range);
+    table.private.is_hole(&range)
+}
+
 /// shmat(2): with SHM_REMAP it replaces what is there.
 ///
 /// # Safety
 /// As of the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmat(segment: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
-    let replaces = flags & libc::SHM_REMAP != 0 && marked::is_any() && !inside::is_inside();
-    let bytes = if replaces { segment_bytes(segment) } else { 0 };
     // SAFETY: the caller's promise.
-    let kernel =
-        || unsafe { softfault::system_call!(libc::SYS_shmat, segment, addr, flags) as *mut c_void };
+    let kernel = |flags| unsafe {
+        softfault::system_call!(libc::SYS_shmat, segment, addr, flags) as *mut c_void
+    };
     let place = match flags & libc::SHM_RND {
         0 => addr.cast_mut(),
         _ => addr.map_addr(|addr| addr & !(decide::PAGE - 1)).cast_mut(),
     };
-    match bytes > 0 && marked::may_be_taken(place as usize, bytes) {
-        true => replace(place, bytes, kernel),
-        false => kernel(),
+    if place.is_null() || !marked::is_any() || inside::is_inside() {
+        return kernel(flags);
+    }
+    let bytes = segment_bytes(segment);
+    if bytes == 0 || !marked::may_be_taken(place as usize, bytes) {
+        return kernel(flags);
+    }
+    let replaces = flags & libc::SHM_REMAP;
+    match replaces != 0 || is_free(place, bytes) {
+        // The addresses are taken where the program has nothing.
+        true => replace(place, bytes, || kernel(flags | libc::SHM_REMAP)),
+        false => kernel(flags),
     }
 }
 
