@@ -1,5 +1,6 @@
 //! The program's calls on private memory.
 
+use crate::decide::PAGE;
 use crate::give::{hand_over, unmap};
 use crate::private::{PrivateMapping, new_tables};
 use crate::ranges::Ranges;
@@ -50,6 +51,9 @@ fn parts_of(table: &Table, range: &Range<usize>) -> Vec<(PartOwner, Range<usize>
     parts
 }
 
+/// Addresses where no program has anything: a call there fails as one where nothing is mapped, or by its other arguments.
+const NOWHERE: Range<usize> = usize::MAX - 2 * PAGE + 1..usize::MAX - PAGE + 1;
+
 /// A call on a range that overlaps private memory: `ours` does it to parts that the engine serves, and `kernel` to the
 /// program's own parts, where nothing of the table's is; `others` to the parts between the mappings. As the kernel does, it ends at
 /// the first error; one that `goes_on` leaves the rest to be done, and is the answer.
@@ -66,7 +70,7 @@ fn each(
         let done = match whose {
             PartOwner::Engine(start) => ours(table, start, &part),
             PartOwner::Program => kernel(&part),
-            PartOwner::Nobody => Err(libc::ENOMEM),
+            PartOwner::Nobody => kernel(&NOWHERE).and(Err(libc::ENOMEM)),
             PartOwner::Others => others(table, &part),
         };
         if let Err(errno) = done
@@ -242,6 +246,7 @@ fn advise_part(table: &Table, start: usize, part: &Range<usize>, advice: c_int) 
         libc::MADV_PAGEOUT => hint(Advice::PageOut),
         libc::MADV_DONTNEED | DONTNEED_LOCKED => unchecked(UncheckedAdvice::DontNeed),
         libc::MADV_FREE if mapping.is_file => Err(libc::EINVAL),
+        libc::MADV_REMOVE if mapping.is_file => Err(libc::EACCES),
         libc::MADV_FREE => unchecked(UncheckedAdvice::Free),
         // A window has neither huge pages nor merged ones; the kernel knows whether there are any at all.
         libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE => kernel(libc::MADV_NOHUGEPAGE),

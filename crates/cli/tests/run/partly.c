@@ -82,6 +82,27 @@ static void is_protected(int protection)
 static void read_only(void) { is_protected(PROT_READ); }
 static void closed(void) { is_protected(PROT_NONE); }
 
+/* Arguments that are invalid are so also where nothing is mapped. */
+static void invalid(void)
+{
+    unsigned char *memory = anon(1024 * PAGE), *file = mmap(NULL, size, BOTH, MAP_PRIVATE, fd, 0);
+    answer("remove", madvise(memory, PAGE, MADV_REMOVE));
+    answer("remove", madvise(file, PAGE, MADV_REMOVE));
+    munmap(memory + 256 * PAGE, 256 * PAGE);
+    for (size_t first = 0; first < 512; first += 255) {
+        unsigned char *at = memory + first * PAGE;
+        static const int ADVICE[] = {-1, 77, MADV_REMOVE, MADV_NORMAL, MADV_DONTNEED, MADV_NOHUGEPAGE};
+        for (size_t i = 0; i < sizeof ADVICE / sizeof *ADVICE; i++)
+            answer("madvise", madvise(at, 500 * PAGE, ADVICE[i]));
+        answer("mprotect", mprotect(at, 500 * PAGE, 0x20));
+        answer("mprotect", mprotect(at, 500 * PAGE, PROT_GROWSDOWN | PROT_GROWSUP));
+        answer("mprotect", mprotect(at, 500 * PAGE, BOTH));
+        answer("mlock2", mlock2(at, 300 * PAGE, 64));
+        answer("mlock2", mlock2(at, 300 * PAGE, 0));
+    }
+    printf("%zu\n", sum(memory + 512 * PAGE, 512 * PAGE));
+}
+
 /* The same by a device, in memory that was forked. */
 static void direct(void)
 {
@@ -378,5 +399,5 @@ static void handled(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"direct", direct}, {"packets", packets}, {"polled", polled}, {"spans", spans}, {"handled", handled}, {"reused", reused}, {"vacated", vacated}, {"childless", childless}, {"straddled", straddled}, {"small", small}, {"without-the-first", without_the_first}, {"refused", refused}};
+} CASES[] = {{"grows", grows}, {"read-only", read_only}, {"closed", closed}, {"invalid", invalid}, {"direct", direct}, {"packets", packets}, {"polled", polled}, {"spans", spans}, {"handled", handled}, {"reused", reused}, {"vacated", vacated}, {"childless", childless}, {"straddled", straddled}, {"small", small}, {"without-the-first", without_the_first}, {"refused", refused}};
 #include "run_case.h"

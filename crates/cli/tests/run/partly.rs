@@ -87,3 +87,11 @@ fn a_call_ends_at_the_part_that_refuses_it() {
 fn a_small_read_is_one_call() {
     same_by("small", |stats, how| assert!(stats.taken() > 0, "{how}"));
 }
+
+/// Failed before: ENOMEM where the kernel says EINVAL.
+#[test]
+fn invalid_arguments_are_so_where_nothing_is_mapped() {
+    same_by("invalid", |stats, how| {
+        assert_eq!(stats.taken(), 2, "{how}")
+    });
+}
