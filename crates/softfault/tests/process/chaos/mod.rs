@@ -90,6 +90,7 @@ fn the_process_in_chaos() {
     };
     let journal = Journal::open();
     report::install();
+    signals::keep_from_credentials();
     let without = std::env::var(WITHOUT).unwrap_or_default();
     let without: Vec<_> = without.split(',').filter(|part| !part.is_empty()).collect();
     let world = World::new();

@@ -14,23 +14,49 @@ pub static HANDLERS: Mutex<()> = Mutex::new(());
 
 /// Reads a word of the file. Its thread may be cancelled at any of its instructions, so that there is nothing here that may panic.
 extern "C-unwind" fn touch(_: i32) {
-    // SAFETY: only asks; all zeros are a valid answer.
-    let stack = unsafe {
-        let mut stack: libc::stack_t = core::mem::zeroed();
-        libc::sigaltstack(core::ptr::null(), &mut stack);
-        stack
-    };
-    if stack.ss_flags & libc::SS_ONSTACK != 0 {
-        // It has interrupted the C library's handler of a change of credentials, which may run on after the change has returned.
-        // Rust's alternate stacks are of 8 KiB, and a touch would be the third signal's frame there.
-        return;
-    }
     let touched = TOUCHED.fetch_add(1, SeqCst).wrapping_mul(0x9E37_79B9);
     let index = touched % (super::world::FILE_BYTES / 8);
     // SAFETY: within the map, which lives.
     let found = unsafe { load(START.load(SeqCst).wrapping_add(index)) };
     if found != crate::scene::word(index, 0) {
         WRONG.fetch_add(1, SeqCst);
+    }
+}
+
+/// Has the C library's handler of a change of credentials interrupted by no handler that touches. It may run on after the change has
+/// returned, on a thread's alternate stack of 8 KiB, where a touch would be the third signal's frame. Called when there are threads, for
+/// then the C library has its handler.
+pub fn keep_from_credentials() {
+    /// glibc's SIGSETXID, which sigaction(2) of the library refuses to change.
+    const SIGSETXID: i32 = 33;
+    const MASK_BYTES: usize = 8;
+    #[repr(C)]
+    struct KernelAction {
+        handler: usize,
+        flags: usize,
+        restorer: usize,
+        mask: u64,
+    }
+    let mut action = KernelAction {
+        handler: 0,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
+    let none = core::ptr::null_mut::<KernelAction>();
+    let call = |new: *mut KernelAction, old: *mut KernelAction| {
+        // SAFETY: reads the one and fills the other, as the kernel has them; the handler stays.
+        let done =
+            unsafe { libc::syscall(libc::SYS_rt_sigaction, SIGSETXID, new, old, MASK_BYTES) };
+        assert_eq!(done, 0);
+    };
+    call(none, &raw mut action);
+    for signal in [libc::SIGUSR1, libc::SIGALRM, libc::SIGPROF] {
+        action.mask |= 1 << (signal - 1);
+    }
+    // SIG_DFL and SIG_IGN are no handlers: another C library.
+    if action.handler > 1 {
+        call(&raw mut action, none);
     }
 }
 
