@@ -71,7 +71,8 @@ pub unsafe extern "C" fn softfault_mremap(
         }
         let are_alike = parts.iter().all(|part| part.access == parts[0].access);
         drop(parts);
-        // Who has pages to be written to keeps them, and has the new ones, too.
+        // Of several maps of the same pages, the one that can be written to grows, and one that only reads shrinks: the first can do all
+        // that the other could.
         let grows = new.end > old.end;
         if !maps::is_one_map(&old, grows) {
             if grows {

@@ -44,15 +44,20 @@ struct Following {
     refused: Option<(usize, u64)>,
 }
 
-impl LimitFollower {
-    pub(super) fn new(first: Option<u64>) -> Self {
-        let following = |first| Following {
+impl Following {
+    fn from(first: u64) -> Self {
+        Self {
             first,
             refused: None,
-        };
+        }
+    }
+}
+
+impl LimitFollower {
+    pub(super) fn new(first: Option<u64>) -> Self {
         Self {
             ever: first.is_some(),
-            now: Mutex::new(first.map(following)),
+            now: Mutex::new(first.map(Following::from)),
             since: AtomicU64::new(0),
             looked_ms: AtomicU64::new(0),
         }
@@ -97,9 +102,7 @@ impl ReadPolicy {
     /// It follows from now on, and is that at first.
     #[cfg(test)]
     fn begin_to_follow(&self, bytes: usize) {
-        *self.follower.now() = LimitFollower::new(Some((bytes / PAGE_SIZE) as u64))
-            .now()
-            .take();
+        *self.follower.now() = Some(Following::from((bytes / PAGE_SIZE) as u64));
     }
 
     /// Sets the budget as the limits are now, or as near to that as it can be. `first` is called before that, with the bytes.
