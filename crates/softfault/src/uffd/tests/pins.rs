@@ -117,11 +117,8 @@ fn alone(name: &str, scenarios: &[&str]) -> Option<String> {
     let here = std::env::var(SCENARIO).ok();
     if here.is_none() {
         for scenario in scenarios {
-            let mut test = std::process::Command::new(std::env::current_exe().unwrap());
             let name = format!("uffd::tests::pins::{name}");
-            let test = test.args(["--exact", &name, "--nocapture"]);
-            let output = test.env(SCENARIO, scenario).output().unwrap();
-            assert!(output.status.success(), "{scenario}: {output:?}");
+            crate::table::in_child::run_alone(&name, SCENARIO, scenario);
         }
     }
     here
