@@ -275,13 +275,16 @@ fn faults_lock_the_right_vma_or_none_in_a_small_cgroup() {
         return softfault_skip::skipped("root", "no memory cgroup can be made here");
     };
     let enter = r#"echo $$ > "$0" && exec "$@""#;
-    let status = Command::new("sh")
+    let output = Command::new("sh")
         .args(["-c", enter])
         .arg(group.0.join("cgroup.procs"))
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "faults_lock_the_right_vma_or_none"])
-        .status();
-    assert!(status.unwrap().success());
+        .args(["--exact", "vma_stress::faults_lock_the_right_vma_or_none"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let passed = output.status.success() && said.contains("1 passed");
+    assert!(passed, "{output:?}");
 }
 
 /// A memory cgroup with a limit, which goes with this.
