@@ -44,16 +44,19 @@ pub fn signal(process: u32, signal: i32) {
     assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
 }
 
-/// The command's child that is at work: it has threads, which a probe has not.
+/// The command's child that is at work. It has several threads of its own; one that only tries an engine has but softfault's beside its first.
 pub fn worker(lab: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{lab}/task/{lab}/children")).ok()?;
-    children.split_whitespace().find_map(|child| {
-        let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
-        let threads = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Threads:"))?;
-        (threads.trim() != "1").then(|| child.parse().ok())?
-    })
+    let own_threads = |child: &str| {
+        let threads = fs::read_dir(format!("/proc/{child}/task")).into_iter();
+        let names = threads.flatten().flatten();
+        let names = names.flat_map(|thread| fs::read_to_string(thread.path().join("comm")));
+        names.filter(|name| !name.starts_with("softfault")).count()
+    };
+    let mut children = children.split_whitespace();
+    // A thread of softfault's has its name a moment after its beginning.
+    let child = children.find(|child| own_threads(child) > 2)?;
+    child.parse().ok()
 }
 
 /// Whether any thread of the process is there and not merely unreaped.

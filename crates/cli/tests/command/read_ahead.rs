@@ -160,7 +160,7 @@ fn read_aheads_that_cannot_be_are_refused() {
         ("sparse --read-ahead-kb 128,128", "128 twice"),
         (
             "sparse --on softfault,kernel-random --read-ahead-kb 128",
-            "--on has neither",
+            "--on has none of them",
         ),
         ("pft --on kernel --read-ahead-kb 128", "read files"),
         ("anon --on kernel:read_ahead_kb=128", "reads no file"),
