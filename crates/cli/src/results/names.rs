@@ -60,6 +60,7 @@ pub fn words(on: &str) -> String {
         "kernel" => "mmap as it is",
         "kernel-random" => "mmap with MADV_RANDOM",
         "kernel-sequential" => "mmap with MADV_SEQUENTIAL",
+        "kernel-hugepage" => "mmap with MADV_HUGEPAGE",
         "kernel-parked" => "mmap, with a mapping that keeps the page tables of huge pages",
         "pread" => "a direct read for each touch, no map and no cache",
         "pread-cached" => "direct reads through a cache of the budget's size, no map",

@@ -25,6 +25,8 @@ pub enum On {
     KernelRandom(ReadAheadKb),
     /// Kernel mmap with MADV_SEQUENTIAL.
     KernelSequential(ReadAheadKb),
+    /// Kernel mmap with MADV_HUGEPAGE.
+    KernelHugePage(ReadAheadKb),
     /// The kernel's huge pages, with a mapping that keeps page tables, as ours has one.
     KernelParked,
     /// O_DIRECT reads by as many threads, one for each touch, without a cache.
@@ -40,7 +42,7 @@ pub enum On {
 }
 
 /// The engines, for an error about an unknown one.
-const ENGINES: &str = "kernel, kernel-random, kernel-sequential, kernel-parked, pread, pread-cached, direct, softfault and soft";
+const ENGINES: &str = "kernel, kernel-random, kernel-sequential, kernel-hugepage, kernel-parked, pread, pread-cached, direct, softfault and soft";
 /// How policies are written, for the same.
 const POLICIES: &str = "softfault:POLICY=VALUE+POLICY=VALUE, soft likewise";
 /// The part behind a kernel's name, before the number.
@@ -75,7 +77,10 @@ impl On {
     /// The read-ahead setting of the file's device for the row; `None` for engines other than the kernel.
     fn read_ahead(self) -> Option<ReadAheadKb> {
         match self {
-            Self::Kernel(kb) | Self::KernelRandom(kb) | Self::KernelSequential(kb) => Some(kb),
+            Self::Kernel(kb)
+            | Self::KernelRandom(kb)
+            | Self::KernelSequential(kb)
+            | Self::KernelHugePage(kb) => Some(kb),
             Self::KernelParked => Some(None),
             Self::Pread | Self::PreadCached | Self::Direct => None,
             Self::Softfault(..) | Self::Soft(_) => None,
@@ -93,6 +98,7 @@ impl On {
         match self {
             Self::Kernel(_) => Some(Self::Kernel(Some(kb))),
             Self::KernelSequential(_) => Some(Self::KernelSequential(Some(kb))),
+            Self::KernelHugePage(_) => Some(Self::KernelHugePage(Some(kb))),
             _ => None,
         }
     }
@@ -141,6 +147,7 @@ impl FromStr for On {
             "kernel" => return kernel(Self::Kernel),
             "kernel-random" => return kernel(Self::KernelRandom),
             "kernel-sequential" => return kernel(Self::KernelSequential),
+            "kernel-hugepage" => return kernel(Self::KernelHugePage),
             "kernel-parked" => Self::KernelParked,
             "pread" => Self::Pread,
             "pread-cached" => Self::PreadCached,
@@ -170,6 +177,7 @@ impl fmt::Display for On {
             Self::Kernel(kb) => return kernel(f, "kernel", *kb),
             Self::KernelRandom(kb) => return kernel(f, "kernel-random", *kb),
             Self::KernelSequential(kb) => return kernel(f, "kernel-sequential", *kb),
+            Self::KernelHugePage(kb) => return kernel(f, "kernel-hugepage", *kb),
             Self::KernelParked => return f.write_str("kernel-parked"),
             Self::Pread => return f.write_str("pread"),
             Self::PreadCached => return f.write_str("pread-cached"),
@@ -267,6 +275,8 @@ mod tests {
             "kernel-parked",
             "kernel-random:read_ahead_kb=0",
             "kernel-sequential:read_ahead_kb=8192",
+            "kernel-hugepage",
+            "kernel-hugepage:read_ahead_kb=128",
             "pread",
             "pread-cached",
             "direct",

@@ -13,6 +13,7 @@ pub fn build(on: On, memory: u64, swap: Option<&Swap>) -> Result<Option<Box<dyn 
         On::Kernel(_) => Some(kernel::build(None)),
         On::KernelRandom(_) => Some(kernel::build(Some(Advice::Random))),
         On::KernelSequential(_) => Some(kernel::build(Some(Advice::Sequential))),
+        On::KernelHugePage(_) => Some(kernel::build(Some(Advice::HugePage))),
         On::KernelParked => Some(kernel::build_parked()),
         On::Pread => None,
         On::PreadCached => Some(cached::build(memory)),

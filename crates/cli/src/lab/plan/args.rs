@@ -12,6 +12,7 @@ Engines:
   kernel              the kernel's mmap
   kernel-random       the kernel's mmap with MADV_RANDOM
   kernel-sequential   the kernel's mmap with MADV_SEQUENTIAL
+  kernel-hugepage     the kernel's mmap with MADV_HUGEPAGE, by which it reads files into large folios
   kernel-parked       hugetlb: the kernel's mmap, with a second mapping in each process that keeps the page tables
                       when the first is unmapped, as in softfault
   pread               O_DIRECT reads by the same number of threads, one for each touch, without a cache
@@ -41,7 +42,7 @@ Policies, the default first:
                                    auto have --memory and 32 MiB, page cache included, where there is a cgroup
 Read-ahead:
   kernel:read_ahead_kb=N  kernel with the read-ahead of its file's device set to N KiB; kernel-random and
-  kernel-sequential take it too. --read-ahead-kb 128,8192 runs kernel and kernel-sequential once with each value
+  kernel-sequential and kernel-hugepage take it too. --read-ahead-kb 128,8192 runs all but kernel-random once with each value
 Swap:
   anon, swap-retry and snapshot touch anonymous memory four times as large as the budget. softfault has a swap file in
   --dir; as root, kernel also gets a swap file there, and a memory cgroup as large as the budget. Pages are populated
@@ -61,8 +62,8 @@ pub struct RunArgs {
         default_value = "kernel,softfault"
     )]
     pub on: Vec<On>,
-    /// Read-ahead settings (KiB) of the file's device: run kernel and kernel-sequential once at each of them. This needs
-    /// root; the setting is restored after each row. kernel-random does no read-ahead at any setting
+    /// Read-ahead settings (KiB) of the file's device: run kernel, kernel-sequential and kernel-hugepage once at each of
+    /// them. This needs root; the setting is restored after each row. kernel-random does no read-ahead at any setting
     #[arg(
         long,
         value_name = "LIST",

@@ -241,7 +241,7 @@ fn at_read_aheads(on: &[On], all_kb: &[u32]) -> Result<Vec<On>, Error> {
     let reached = |on: &On| on.reads_ahead() && on.read_ahead_kb().is_none();
     if !on.iter().any(reached) {
         return Err(Error::input(
-            "--read-ahead-kb is for kernel and kernel-sequential, and --on has neither",
+            "--read-ahead-kb is for kernel, kernel-sequential and kernel-hugepage, and --on has none of them",
         ));
     }
     let at_each = |&on: &On| match reached(&on) {

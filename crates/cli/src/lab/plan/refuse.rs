@@ -97,7 +97,9 @@ impl Workload {
             On::Direct if !matches!(self, Self::Anon | Self::Write) => {
                 "is nothing to direct reads and writes: they are for anon and write"
             }
-            On::Pread | On::KernelRandom(_) | On::KernelSequential(_) if self == Self::Hugetlb => {
+            On::Pread | On::KernelRandom(_) | On::KernelSequential(_) | On::KernelHugePage(_)
+                if self == Self::Hugetlb =>
+            {
                 "maps huge pages: kernel, kernel-parked, softfault and soft do"
             }
             On::KernelParked if self != Self::Hugetlb => {
@@ -106,7 +108,7 @@ impl Workload {
             On::Soft(_) if self == Self::Snapshot => {
                 "forks the process, and soft page tables are not its own"
             }
-            On::KernelRandom(_) | On::KernelSequential(_)
+            On::KernelRandom(_) | On::KernelSequential(_) | On::KernelHugePage(_)
                 if self.is_anonymous() || self.swaps() =>
             {
                 "touches anonymous memory, for which no advice about reading means anything"
