@@ -18,6 +18,7 @@ mod documented;
 mod drawn;
 mod edges;
 mod elsewhere;
+mod exact;
 mod exit_codes;
 mod filter;
 mod filtered;

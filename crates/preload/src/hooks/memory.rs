@@ -5,8 +5,10 @@ use super::again::{COPIED, Reads, may_be_missing, with_copy, with_text};
 use super::direct::behind;
 use super::next::hooks;
 use super::readable::is_readable;
+use super::receive::vectors_into;
 use super::stream_lock::LockedStream;
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
+use crate::call::{errno, set_errno};
 use crate::{marked, mode};
 use libc::{
     FILE, c_char, c_int, c_uint, c_ulong, c_void, iovec, mmsghdr, msghdr, off_t, pid_t, size_t,
@@ -74,7 +76,7 @@ hooks! {
 
     /// vmsplice(2).
     fn vmsplice(fd: c_int, vectors: *const iovec, count: size_t, flags: c_uint) -> ssize_t = |next| {
-        with_vectors(Destination::of(fd), (vectors, count), &[], |_, vectors, count| next(fd, vectors, count, flags))
+        spliced(fd, (vectors, count), |vectors, count| next(fd, vectors, count, flags))
     };
 
     /// sendmsg(2).
@@ -114,6 +116,41 @@ hooks! {
     fn puts(text: *const c_char) -> c_int = |next| {
         with_text(text, |text| next(text))
     };
+}
+
+/// vmsplice(2), which reads the buffers of vectors where the descriptor is a pipe's end to write to, and fills them where it is the
+/// other: those bytes are gone from the pipe then.
+///
+/// # Safety
+/// As of vmsplice(2).
+#[inline]
+pub unsafe fn spliced(
+    fd: c_int,
+    (vectors, count): (*const iovec, usize),
+    mut call: impl FnMut(*const iovec, usize) -> ssize_t,
+) -> ssize_t {
+    if !mode::is_signals() || !marked::is_any() {
+        return call(vectors, count);
+    }
+    if is_only_read(fd) {
+        // SAFETY: the caller's promise.
+        return unsafe { vectors_into(vectors, count, call) };
+    }
+    let to = Destination::of(fd);
+    with_vectors(to, (vectors, count), &[], |_, vectors, count| {
+        call(vectors, count)
+    })
+}
+
+/// True if a descriptor is one that may not be written to.
+#[cold]
+fn is_only_read(fd: c_int) -> bool {
+    let before = errno();
+    // SAFETY: asks about a descriptor.
+    let flags = unsafe { softfault::system_call!(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    set_errno(before);
+    // Of no descriptor the answer is -1.
+    flags as c_int & libc::O_ACCMODE == libc::O_RDONLY
 }
 
 /// As sendmmsg(2), which ends with a message of which some is left.

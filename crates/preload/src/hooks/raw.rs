@@ -3,6 +3,7 @@
 
 use super::again::{Reads, again};
 use super::many::many_messages;
+use super::memory::spliced;
 use super::next::hooks;
 use super::polled::polled;
 use super::random::random_into;
@@ -186,7 +187,10 @@ hooks! {
                     next(number, a, message as c_long, c, d, e, f) as isize
                 }) as c_long
             }
-            libc::SYS_writev | libc::SYS_vmsplice => {
+            libc::SYS_vmsplice => spliced(a as c_int, (b as *const libc::iovec, c as usize), |vectors, count| {
+                next(number, a, vectors as c_long, count as c_long, d, e, f) as isize
+            }) as c_long,
+            libc::SYS_writev => {
                 let vectors = (b as *const libc::iovec, c as usize);
                 with_vectors(Destination::of(a as c_int), vectors, &[], |_, vectors, count| {
                     next(number, a, vectors as c_long, count as c_long, d, e, f) as isize

@@ -1,0 +1,18 @@
+//! Calls that take something away, stop half-way or write a part of what they were handed: `exact.c`.
+
+use crate::same_case;
+use crate::stats::ProcessStats;
+
+fn same_by(case: &str, check: impl Fn(&ProcessStats, &str)) {
+    same_case("exact.c", case, (Some(6 << 20), "100M"), check);
+}
+
+fn same(case: &str) {
+    same_by(case, |stats, how| assert!(stats.taken() > 0, "{how}"));
+}
+
+/// Failed before, by signals: the bytes of the pipe went to a copy that nobody read, and vmsplice(2) answered their number.
+#[test]
+fn what_is_taken_out_of_a_pipe_is_in_memory() {
+    same("spliced");
+}
