@@ -86,8 +86,61 @@ static void spliced(void)
     }
 }
 
+static int reads_from;
+static volatile size_t drained;
+
+static size_t waiting(int from)
+{
+    int bytes = 0;
+    ioctl(from, FIONREAD, &bytes);
+    return bytes;
+}
+
+/* The first time that bytes wait there, takes all of them. There are some only if the call that writes them was interrupted. */
+static void drain(int signal)
+{
+    static char buffer[PAGE];
+    while (!drained && waiting(reads_from) > 0) {
+        size_t all = 0;
+        while (waiting(reads_from) > 0)
+            all += read(reads_from, buffer, sizeof buffer);
+        drained = all;
+    }
+}
+
+/* A call that writes is interrupted by a handler that makes room for more of it: it ends. */
+static void interrupted(const char *what, int by_socket, int touched, const volatile unsigned char *from)
+{
+    int ends[2];
+    by_socket ? socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : pipe(ends);
+    size_t skip = by_socket ? 0 : 1;
+    for (size_t at = 0; at < touched * MIB / 4; at += PAGE)
+        (void)from[at];
+    reads_from = ends[1 - skip], drained = 0;
+    /* Again and again: the first may come before the call has begun to wait. */
+    struct itimerval soon = {{0, 50000}, {0, 50000}}, none = {};
+    setitimer(ITIMER_REAL, &soon, NULL);
+    ssize_t wrote = write(ends[skip], (void *)from, MIB);
+    setitimer(ITIMER_REAL, &none, NULL);
+    printf("%s: %s\n", what, wrote > 0 && (size_t)wrote == drained ? "ended" : "went on");
+    fflush(stdout);
+    close(ends[0]), close(ends[1]);
+}
+
+static void ends(void)
+{
+    const unsigned char *file = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    madvise((void *)file, size, MADV_RANDOM);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = drain}, NULL);
+    interrupted("pipe, nothing touched", 0, 0, file);
+    interrupted("pipe, a quarter touched", 0, 1, file + MIB);
+    interrupted("pipe, all touched", 0, 4, file + 2 * MIB);
+    interrupted("socket, nothing touched", 1, 0, file + 3 * MIB);
+    interrupted("socket, all touched", 1, 4, file + 4 * MIB);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"spliced", spliced}};
+} CASES[] = {{"spliced", spliced}, {"ends", ends}};
 #include "run_case.h"

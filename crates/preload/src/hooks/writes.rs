@@ -2,8 +2,10 @@
 //! written by another call.
 //!
 //! A call also stops short for reasons of its own: a handler has interrupted it, its time is over, the descriptor does not wait. That
-//! is the program's to know. So the rest of what goes to a pipe, a terminal or a socket follows only where a page of it is missing,
-//! and where there is room for it at once: the kernel has looked for room before it came to the page.
+//! is the program's to know. So the rest of what goes to a pipe, a terminal or a socket follows only where the kernel came to a page
+//! of it that is missing, and where there is room for it at once: the kernel has looked for room before it came to the page. What
+//! follows goes out piece by piece, each brought in before, and such a call may wait: where it stops short of its piece, no page has
+//! stopped it.
 
 use super::again::{COPIED, PAGE, Reads, touch};
 use super::bounce::Temporary;
@@ -19,6 +21,8 @@ use libc::{c_int, c_void, iovec, msghdr, ssize_t};
 const BEFORE_COPY: usize = 8;
 /// Bytes that are brought in before a call is made again, and among which one may have been missing: no socket takes more at once.
 const AHEAD: usize = 256 << 10;
+/// Bytes that a pipe or a terminal copies at once: of those behind a missing page the kernel has come to none.
+const COPIED_BY_PIPE: usize = PAGE;
 /// Vectors of a call at a time, to write the rest of many.
 const FEW: usize = 16;
 const NO_VECTOR: iovec = iovec {
@@ -41,8 +45,28 @@ enum Kind {
     Stream,
     /// A socket of messages, each of which is one call.
     Messages,
-    /// A pipe, a terminal and the like.
+    /// A pipe, or a terminal.
+    Pipe,
+    /// Another device.
     Other,
+}
+
+impl Kind {
+    /// Bytes among which a page may have stopped a call.
+    fn copied_at_once(self) -> usize {
+        match self {
+            Self::Pipe => COPIED_BY_PIPE,
+            _ => AHEAD,
+        }
+    }
+
+    /// Bytes of the rest that are handed out at a time, and brought in before. To a device a call may be a message.
+    fn piece(self) -> usize {
+        match self {
+            Self::Stream | Self::Pipe => AHEAD,
+            _ => usize::MAX,
+        }
+    }
 }
 
 impl Destination {
@@ -68,8 +92,22 @@ impl Destination {
             // The last byte of each call is marked.
             libc::S_IFSOCK if is_stream && self.flags & libc::MSG_OOB == 0 => Kind::Stream,
             libc::S_IFSOCK => Kind::Messages,
+            libc::S_IFIFO => Kind::Pipe,
+            _ if self.is_terminal() => Kind::Pipe,
             _ => Kind::Other,
         }
+    }
+
+    /// True for a terminal; errno stays.
+    fn is_terminal(self) -> bool {
+        let before = errno();
+        // SAFETY: a structure of zeros is valid.
+        let mut settings = unsafe { core::mem::zeroed::<libc::termios>() };
+        let to: *mut libc::termios = &mut settings;
+        // SAFETY: fills the structure, which has more room than the kernel's.
+        let asked = unsafe { softfault::system_call!(libc::SYS_ioctl, self.fd, libc::TCGETS, to) };
+        set_errno(before);
+        asked == 0
     }
 
     /// True if a write of a byte would not wait.
@@ -92,7 +130,7 @@ impl Destination {
     }
 }
 
-/// The vectors that are left when some bytes are done: the first few.
+/// The vectors that are left when some bytes are done: the first few, with so many bytes at most.
 struct Rest {
     vectors: [iovec; FEW],
     count: usize,
@@ -101,20 +139,22 @@ struct Rest {
 impl Rest {
     /// # Safety
     /// The program hands so many to the kernel.
-    unsafe fn of(vectors: *const iovec, count: usize, done: usize) -> Self {
-        let (mut left, mut few) = (done, 0);
+    unsafe fn of(vectors: *const iovec, count: usize, done: usize, most: usize) -> Self {
+        let (mut left, mut few, mut room) = (done, 0, most);
         let mut some = [const { NO_VECTOR }; FEW];
         for at in 0..count {
             // SAFETY: the caller's promise.
             let vector = unsafe { *vectors.add(at) };
             let skip = left.min(vector.iov_len);
             left -= skip;
-            if skip < vector.iov_len && few < FEW {
+            let has = (vector.iov_len - skip).min(room);
+            if has > 0 && few < FEW {
                 some[few] = iovec {
                     iov_base: vector.iov_base.wrapping_byte_add(skip),
-                    iov_len: vector.iov_len - skip,
+                    iov_len: has,
                 };
                 few += 1;
+                room -= has;
             }
         }
         Self {
@@ -128,9 +168,9 @@ impl Rest {
         few.fold(0, |sum, vector| sum.saturating_add(vector.iov_len))
     }
 
-    /// Their first bytes, by the pages.
-    fn any_page(&self, mut act: impl FnMut(Range<usize>) -> bool) -> bool {
-        let mut left = AHEAD;
+    /// Their first bytes, so many at most, by the pages.
+    fn any_page(&self, most: usize, mut act: impl FnMut(Range<usize>) -> bool) -> bool {
+        let mut left = most;
         self.vectors[..self.count].iter().any(|vector| {
             let some = vector.iov_len.min(left);
             left -= some;
@@ -148,12 +188,12 @@ impl Rest {
 
     /// True if the first bytes may have been taken.
     fn may_be_taken(&self) -> bool {
-        self.any_page(|_| true)
+        self.any_page(AHEAD, |_| true)
     }
 
-    /// True if a page of the first bytes is not there.
-    fn is_missing(&self) -> bool {
-        self.any_page(|page| {
+    /// True if a page of the first bytes, so many, is not there.
+    fn is_missing(&self, most: usize) -> bool {
+        self.any_page(most, |page| {
             let mut there = 0_u8;
             // SAFETY: asks about a page.
             let asked = unsafe {
@@ -167,7 +207,7 @@ impl Rest {
     /// Brings the first bytes in, as far as they are served.
     fn bring_in(&self) {
         let mut served = Served::default();
-        self.any_page(|page| {
+        self.any_page(AHEAD, |page| {
             let is_served = served.has(page.start);
             if is_served {
                 // SAFETY: the program hands it to the kernel to be read, and it is there.
@@ -257,11 +297,12 @@ fn go_on(
     let (mut answer, mut wanted) = (first, usize::MAX);
     // The next bytes go out only if that does not wait.
     let (mut at_once, mut was_at_once) = (false, false);
-    let mut kind = None;
+    let own = to.kind();
     // SAFETY: the program has handed so many to the kernel.
-    let mut rest = unsafe { Rest::of(vectors, count, 0) };
+    let mut rest = unsafe { Rest::of(vectors, count, 0, own.piece()) };
+    // SAFETY: as above.
+    let all = unsafe { bytes_of(vectors, count) };
     loop {
-        let own = *kind.get_or_insert_with(|| to.kind());
         if answer < 0 {
             let others = super::again::may_be_missing(more);
             let is_missing =
@@ -278,19 +319,26 @@ fn go_on(
         } else {
             done += answer as usize;
             // SAFETY: as above.
-            rest = unsafe { Rest::of(vectors, count, done) };
+            rest = unsafe { Rest::of(vectors, count, done, own.piece()) };
             if answer == 0 || rest.count == 0 || own == Kind::Messages {
                 return done as ssize_t;
             }
             // All that it was given, or at once, and so it was not for want of room that the call before was short.
             let goes_on = answer as usize == wanted || was_at_once;
             if !goes_on {
+                // What is behind a piece was not brought in, and the call has not come to it.
+                let near = own
+                    .copied_at_once()
+                    .min(wanted.saturating_sub(answer as usize));
                 match own {
                     Kind::File if rest.may_be_taken() => {}
-                    Kind::Stream if rest.is_missing() => at_once = true,
-                    Kind::Other if rest.is_missing() && to.has_room() => {}
+                    Kind::Stream if rest.is_missing(near) => at_once = true,
+                    Kind::Pipe | Kind::Other if rest.is_missing(near) && to.has_room() => {}
                     _ => return done as ssize_t,
                 }
+            }
+            if own.piece() == AHEAD {
+                rest.bring_in();
             }
             if tries <= BEFORE_COPY {
                 tries = 0;
@@ -319,14 +367,25 @@ fn go_on(
                 wanted = copied;
                 answer
             }
-            (false, _) if done == 0 => {
-                wanted = usize::MAX;
+            // As the program has made it: to a pipe what is short goes whole.
+            (false, _) if done == 0 && all <= own.piece() => {
+                wanted = all;
                 act(vectors, count)
             }
             (false, _) => act(rest.vectors.as_ptr(), rest.count),
         };
         at_once &= answer < 0;
     }
+}
+
+/// Bytes of some vectors.
+///
+/// # Safety
+/// The program hands so many to the kernel.
+unsafe fn bytes_of(vectors: *const iovec, count: usize) -> usize {
+    // SAFETY: the caller's promise.
+    let each = (0..count).map(|at| unsafe { (*vectors.add(at)).iov_len });
+    each.fold(0, usize::saturating_add)
 }
 
 /// True if the first bytes of some vectors can be read.
@@ -389,7 +448,13 @@ pub unsafe fn with_two_vectors(
     let (mut done, mut tries) = (first as usize, 0);
     loop {
         // SAFETY: the caller's promise: the kernel has looked at them.
-        let (rest, place) = unsafe { (Rest::of(from, count, done), Rest::of(to, to_count, done)) };
+        let (rest, place) = unsafe {
+            let all = usize::MAX;
+            (
+                Rest::of(from, count, done, all),
+                Rest::of(to, to_count, done, all),
+            )
+        };
         if place.count == 0 || !rest.may_be_taken() {
             break;
         }
