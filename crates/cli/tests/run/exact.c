@@ -139,8 +139,95 @@ static void ends(void)
     interrupted("socket, all touched", 1, 4, file + 4 * MIB);
 }
 
+/* More descriptors than the process has room for: the kernel looks at fewer. */
+#define MANY 65536
+
+struct sets { fd_set write, read; };
+
+static void asked(const char *what, int by, int pair[2])
+{
+    struct sets *sets = fresh();
+    FD_SET(pair[0], &sets->read), FD_SET(pair[1], &sets->write);
+    int answered = by ? pselect(MANY, &sets->read, &sets->write, NULL, &(struct timespec){0}, NULL)
+                      : select(MANY, &sets->read, &sets->write, NULL, &(struct timeval){0});
+    answer(what, answered);
+    printf("read %d, write %d\n", FD_ISSET(pair[0], &sets->read), FD_ISSET(pair[1], &sets->write));
+    /* One set for two questions has the answer of the last. */
+    fd_set *both = fresh();
+    FD_SET(pair[0], both), FD_SET(pair[1], both);
+    answered = by ? pselect(MANY, both, both, NULL, &(struct timespec){0}, NULL) : select(MANY, both, both, NULL, &(struct timeval){0});
+    answer(what, answered);
+    printf("read %d, write %d\n", FD_ISSET(pair[0], both), FD_ISSET(pair[1], both));
+}
+
+/* A set in front of memory that may not be read. */
+static void at_the_end(int pair[2])
+{
+    unsigned char *place = mmap(NULL, 4 * MIB, BOTH, PRIVATE, -1, 0);
+    mprotect(place + 3 * MIB, PAGE, PROT_NONE);
+    for (int by = 0; by < 2; by++) {
+        fd_set *set = (void *)(place + (3 - by) * MIB - sizeof *set);
+        if (by)
+            mprotect(place + 2 * MIB, PAGE, PROT_NONE);
+        answer("at the end", by ? pselect(MANY, NULL, set, NULL, &(struct timespec){0}, NULL) : select(MANY, NULL, set, NULL, &(struct timeval){0}));
+        FD_SET(pair[1], set);
+        madvise((void *)((uintptr_t)set & -PAGE), PAGE, MADV_PAGEOUT);
+        answer("at the end", by ? pselect(MANY, NULL, set, NULL, &(struct timespec){0}, NULL) : select(MANY, NULL, set, NULL, &(struct timeval){0}));
+        printf("%d\n", FD_ISSET(pair[1], set));
+    }
+}
+
+static volatile int *stored;
+static volatile sig_atomic_t ticks;
+static void store(int signal) { *stored = 7777, ticks++; }
+
+/* What a handler stores while a call waits stays. */
+static void kept(void)
+{
+    int pair[2];
+    pipe(pair);
+    asked("select", 0, pair), asked("pselect", 1, pair);
+    at_the_end(pair);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = store}, NULL);
+    pid_t child = fork();
+    if (child == 0)
+        for (;;)
+            pause();
+    for (int how = 0; how < 5; how++) {
+        int *place = fresh();
+        fd_set *set = (void *)place;
+        socklen_t *len = (void *)place;
+        memset(place, 0, 2 * sizeof *set);
+        stored = how < 2 ? place + sizeof *set / sizeof *place : place;
+        struct itimerval soon = {{0, 50000}, {0, 50000}}, none = {};
+        if (how < 2)
+            FD_SET(pair[0], set);
+        int listens = socket(AF_UNIX, SOCK_STREAM, 0);
+        struct sockaddr from;
+        bind(listens, &(struct sockaddr){AF_UNIX}, sizeof(sa_family_t)), listen(listens, 1);
+        setitimer(ITIMER_REAL, &soon, NULL);
+        switch (how) {
+        case 0: answer("select", select(MANY, set, NULL, NULL, NULL)); break;
+        case 1: answer("pselect", pselect(MANY, set, NULL, NULL, NULL, NULL)); break;
+        case 2: answer("wait4", wait4(child, place, 0, NULL)); break;
+        case 3: *len = sizeof from, answer("accept", accept(listens, &from, len)); break;
+        default:
+            /* None is over: the kernel writes nothing. */
+            for (int before = ticks; ticks == before;)
+                if (waitpid(child, place, WNOHANG) != 0)
+                    break;
+            answer("waitpid", 0);
+        }
+        setitimer(ITIMER_REAL, &none, NULL);
+        printf("stored %d\n", *stored);
+        close(listens);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"spliced", spliced}, {"ends", ends}};
+} CASES[] = {{"spliced", spliced}, {"ends", ends}, {"kept", kept}};
 #include "run_case.h"

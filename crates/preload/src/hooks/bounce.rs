@@ -1,6 +1,6 @@
 //! Other memory in the place of taken memory, for the kernel to write into.
 
-use super::put::put;
+use super::put::{put, put_changed};
 use super::readable::is_readable;
 use super::receive::is_taken;
 use crate::call;
@@ -16,11 +16,16 @@ pub const SMALL: usize = 128;
 const MOST: usize = 0x7FFF_F000;
 
 /// Memory of the kernel's own mapping in the place of taken memory, as long as a call lasts: the kernel writes into it, and its bytes are copied.
+///
+/// Where the kernel reads the bytes, too, it may write to some of them or to none. Others may store there meanwhile: a handler that
+/// interrupts the call, another thread. So what the kernel was handed is kept, and only bytes that differ from it are copied.
 pub struct BounceBuffer {
     to: *mut c_void,
     place: BouncePlace,
     bytes: usize,
-    small: UnsafeCell<MaybeUninit<[u64; SMALL / 8]>>,
+    /// True if what the kernel was handed is behind the place, in its second half.
+    is_read: bool,
+    small: UnsafeCell<MaybeUninit<[u64; 2 * SMALL / 8]>>,
 }
 
 /// Where the call has its memory.
@@ -42,6 +47,7 @@ impl BounceBuffer {
             to,
             place: BouncePlace::Own,
             bytes,
+            is_read: false,
             small: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
@@ -63,17 +69,23 @@ impl BounceBuffer {
         if is_read && !is_readable(self.to, self.bytes) {
             return;
         }
+        let room = if is_read { 2 } else { 1 };
         self.place = match self.bytes <= SMALL {
             true => BouncePlace::Small,
-            false => match Temporary::new(self.bytes) {
+            false => match Temporary::new(self.bytes.saturating_mul(room)) {
                 Some(made) => BouncePlace::Mapped(made),
                 None if self.bytes <= MOST => BouncePlace::Missing,
                 None => BouncePlace::Own,
             },
         };
         if is_read && self.is_aside() {
-            // SAFETY: the program hands so many bytes to the kernel; the place has room for them.
-            unsafe { (self.place()).copy_from_nonoverlapping(self.to, self.bytes) };
+            self.is_read = true;
+            // SAFETY: the program hands so many bytes to the kernel; the place has room for them, twice. The second is of the first:
+            // another thread may store to the program's meanwhile.
+            unsafe {
+                (self.place()).copy_from_nonoverlapping(self.to, self.bytes);
+                (self.before()).copy_from_nonoverlapping(self.place(), self.bytes);
+            }
         }
     }
 
@@ -107,6 +119,11 @@ impl BounceBuffer {
         }
     }
 
+    /// What the kernel was handed.
+    fn before(&self) -> *mut c_void {
+        self.place().wrapping_byte_add(self.bytes)
+    }
+
     /// After the call: so many bytes are the program's. How many it has got: fewer where a part of its memory is protected.
     #[inline]
     pub fn end(self, bytes: usize) -> usize {
@@ -123,10 +140,28 @@ impl BounceBuffer {
         self.end(bytes);
     }
 
+    /// The same of the arguments of a call, in their order. Of some that are one object the kernel writes the last answer over the
+    /// others.
+    #[inline]
+    pub fn end_each(all: &[Self]) {
+        for (at, one) in all.iter().enumerate() {
+            let is_same = |other: &Self| (other.to, other.bytes) == (one.to, one.bytes);
+            if one.is_aside() && !all[at + 1..].iter().any(is_same) {
+                one.give(one.bytes);
+            }
+        }
+    }
+
     #[cold]
-    fn give(self, bytes: usize) -> usize {
+    fn give(&self, bytes: usize) -> usize {
+        let bytes = bytes.min(self.bytes);
         // SAFETY: the program lets the kernel write to so many bytes.
-        unsafe { put(self.to, self.place(), bytes.min(self.bytes)) }
+        unsafe {
+            match self.is_read {
+                true => put_changed(self.to, self.place(), self.before(), bytes),
+                false => put(self.to, self.place(), bytes),
+            }
+        }
     }
 }
 

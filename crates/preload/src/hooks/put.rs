@@ -51,7 +51,38 @@ pub unsafe fn put(to: *mut c_void, from: *const c_void, bytes: usize) -> usize {
     done
 }
 
-/// The same, to memory that is not served: page by page, as far as the kernel says that it may be written to.
+/// The same of the bytes that differ from those `before`. Others are the program's to change meanwhile.
+///
+/// # Safety
+/// As of [`put`]; so many bytes are at `before`, too.
+pub unsafe fn put_changed(
+    to: *mut c_void,
+    from: *const c_void,
+    before: *const c_void,
+    bytes: usize,
+) -> usize {
+    // SAFETY: the caller's promise.
+    let (now, before) = unsafe {
+        (
+            core::slice::from_raw_parts(from.cast::<u8>(), bytes),
+            core::slice::from_raw_parts(before.cast::<u8>(), bytes),
+        )
+    };
+    let is_changed = |&at: &usize| now[at] != before[at];
+    let mut done = 0;
+    while let Some(first) = (done..bytes).find(is_changed) {
+        let end = (first..bytes).find(|at| !is_changed(at)).unwrap_or(bytes);
+        // SAFETY: the caller's promise.
+        let written = unsafe { put(to.byte_add(first), from.byte_add(first), end - first) };
+        done = first + written;
+        if done < end {
+            return done;
+        }
+    }
+    bytes
+}
+
+/// The same as [`put`], to memory that is not served: page by page, as far as the kernel says that it may be written to.
 unsafe fn put_by_pages(to: *mut c_void, from: *const c_void, bytes: usize) -> usize {
     let mut done = 0;
     while done < bytes {

@@ -273,7 +273,8 @@ pub unsafe fn message_into(
     }
 }
 
-/// Hooks of calls that put structures into memory, with the present bytes for `Into`, which the kernel reads too, or without.
+/// Hooks of calls that put structures into memory: of each the present bytes are handed over, and those are put back that the call has
+/// changed. Behind them what else the kernel reads, or writes to where a structure could not be handed over.
 macro_rules! receiving {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $answer:ty
         => $($to:ident[$bytes:expr]),+ $(; $($kind:ident($($part:expr),*)),+)?;)*) => {
@@ -289,7 +290,7 @@ macro_rules! receiving {
                 $(let $to = places.next().unwrap_or(null_mut()).cast();)+
                 let reads: &[Reads] = &[$($(Reads::$kind($($part),*)),+)?];
                 let answer = again(reads, || next($($arg),*));
-                asides.into_iter().for_each(BounceBuffer::end_all);
+                BounceBuffer::end_each(&asides);
                 answer
             };)*
         }
@@ -537,9 +538,11 @@ pub mod structures {
         fn sigtimedwait(set: *const sigset_t, about: *mut siginfo_t, until: *const timespec) -> c_int => about[size(about)]; Bytes(set.cast(), size(set)), Bytes(until.cast(), size(until));
         /// sigwaitinfo(2).
         fn sigwaitinfo(set: *const sigset_t, about: *mut siginfo_t) -> c_int => about[size(about)]; Bytes(set.cast(), size(set));
-        /// select(2): the sets are those that it asks about, and the answers.
+        /// select(2): the sets are those that it asks about, and the answers. The kernel looks at no more of them than the process
+        /// has a table of descriptors for: what is behind may be anything, or nothing.
         fn select(count: c_int, read: *mut c_void, write: *mut c_void, other: *mut c_void, until: *mut libc::timeval) -> c_int
             => read[set_bytes(read, count)], write[set_bytes(write, count)], other[set_bytes(other, count)], until[size(until)];
+            Into(read, set_bytes(read, count)), Into(write, set_bytes(write, count)), Into(other, set_bytes(other, count));
         /// setitimer(2).
         fn setitimer(which: c_int, to: *const itimerval, before: *mut itimerval) -> c_int => before[size(before)]; Bytes(to.cast(), size(to));
         /// timerfd_settime(2).
@@ -564,7 +567,7 @@ pub mod structures {
     }
 }
 
-/// Bytes of a set of select(2).
+/// Bytes of a set of select(2), at most.
 pub fn set_bytes(set: *const c_void, count: c_int) -> usize {
     let words = (count.max(0) as usize).div_ceil(64);
     if set.is_null() { 0 } else { words * 8 }

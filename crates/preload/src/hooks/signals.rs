@@ -488,8 +488,9 @@ hooks! {
             return -1;
         }
         let [read, write, other] = sets.each_ref().map(|of| of.place().cast());
-        let answer = next(count, read, write, other, until, set);
-        sets.into_iter().for_each(BounceBuffer::end_all);
+        let reads = [read, write, other].map(|of: *mut fd_set| Reads::Into(of.cast(), set_bytes(of.cast(), count)));
+        let answer = again(&reads, || next(count, read, write, other, until, set));
+        BounceBuffer::end_each(&sets);
         answer
     };
 
