@@ -226,8 +226,54 @@ static void kept(void)
     waitpid(child, NULL, 0);
 }
 
+/* Calls by their numbers. */
+static void numbers(void)
+{
+    static struct stat about;
+    struct timespec times[2] = {{1000, 0}, {2000, 0}}, soon = {1, 0};
+    struct epoll_event wanted = {.events = EPOLLOUT, .data.u64 = 99};
+    char name[] = "/tmp/softfault-run-XXXXXX";
+    int made = mkstemp(name), poll = epoll_create1(0), pair[2];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+    epoll_ctl(poll, EPOLL_CTL_ADD, pair[0], &wanted);
+#ifdef __x86_64__
+    for (int round = 0; round < 2; round++) {
+        struct stat *one = round ? B(about) : fresh(), *other = round ? B(about) : fresh();
+        char *link = round ? B(about) : fresh();
+        struct epoll_event *got = round ? B(about) : fresh();
+        answer("stat", syscall(SYS_stat, path, one));
+        answer("lstat", syscall(SYS_lstat, path, other));
+        printf("%d %d\n", one->st_size == (off_t)size, other->st_size == (off_t)size);
+        answer("readlink", syscall(SYS_readlink, "/proc/self/exe", link, 1000));
+        printf("%c\n", link[0]);
+        answer("epoll_wait", syscall(SYS_epoll_wait, poll, got, 5, 10));
+        printf("%d\n", (int)got->data.u64);
+    }
+#endif
+    for (int round = 0; round < 2; round++) {
+        struct statfs *one = round ? B(about) : fresh(), *other = round ? B(about) : fresh();
+        answer("statfs", syscall(SYS_statfs, path, one));
+        answer("fstatfs", syscall(SYS_fstatfs, fd, other));
+        printf("%d %d\n", one->f_bsize > 0, other->f_bsize > 0);
+    }
+    answer("utimensat", syscall(SYS_utimensat, AT_FDCWD, name, B(times), 0));
+    stat(name, &about);
+    printf("%ld %ld\n", (long)about.st_atime, (long)about.st_mtime);
+    unlink(name);
+    char queue_name[40];
+    snprintf(queue_name, sizeof queue_name, "/softfault-exact-%d", getpid());
+    mqd_t queue = mq_open(queue_name, O_RDWR | O_CREAT, 0600, &(struct mq_attr){.mq_maxmsg = 1, .mq_msgsize = 8});
+    printf("%d\n", queue < 0 ? errno : 0);
+    if (queue >= 0) {
+        clock_gettime(CLOCK_REALTIME, &soon), soon.tv_sec += 100;
+        answer("mq_timedsend", syscall(SYS_mq_timedsend, queue, "x", 1, 0, B(soon)));
+        mq_unlink(queue_name);
+    }
+    close(made);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"spliced", spliced}, {"ends", ends}, {"kept", kept}};
+} CASES[] = {{"spliced", spliced}, {"ends", ends}, {"kept", kept}, {"numbers", numbers}};
 #include "run_case.h"

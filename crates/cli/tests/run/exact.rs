@@ -28,3 +28,9 @@ fn a_call_ends_whose_handler_makes_room_for_more() {
 fn only_what_a_call_changes_is_put_back() {
     same("kept");
 }
+
+/// Failed before, by signals: EFAULT, but for fstat(2) and its like.
+#[test]
+fn calls_by_number_have_their_memory() {
+    same("numbers");
+}

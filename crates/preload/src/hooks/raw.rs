@@ -27,12 +27,33 @@ fn into(start: c_long, len: usize) -> Reads {
     Reads::Into(start as *mut c_void, len)
 }
 
+/// A structure that a call writes.
+fn object_into<T>(start: c_long) -> Reads {
+    into(start, size_of::<T>())
+}
+
+/// So many structures of a kind that a call reads; of nothing none.
+fn objects<T>(start: c_long, count: usize) -> Reads {
+    let bytes = if start == 0 {
+        0
+    } else {
+        count * size_of::<T>()
+    };
+    Reads::Bytes(start as *const c_void, bytes)
+}
+
 fn text(start: c_long) -> Reads {
     Reads::Text(start as *const c_char)
 }
 
 fn texts(start: c_long) -> Reads {
     Reads::Texts(start as *const *const c_char)
+}
+
+/// The events of epoll_wait(2), at most so many.
+fn events_into(start: c_long, most: c_long) -> Reads {
+    let most = usize::try_from(most as c_int).unwrap_or(0);
+    into(start, most.saturating_mul(size_of::<libc::epoll_event>()))
 }
 
 /// The memory that a call reads which fails with EFAULT.
@@ -51,16 +72,19 @@ fn reads_of(number: c_long, [a, b, c, d, e, _]: Arguments) -> [Reads; 3] {
         libc::SYS_execveat => [text(b), texts(c), texts(d)],
         libc::SYS_epoll_ctl => one(bytes(d, size_of::<libc::epoll_event>() as c_long)),
         libc::SYS_sched_setaffinity => one(bytes(c, b)),
-        libc::SYS_mq_timedsend => one(bytes(b, c)),
+        libc::SYS_mq_timedsend => [bytes(b, c), objects::<libc::timespec>(e, 1), NOTHING],
         libc::SYS_msgsnd => one(bytes(b, c + 8)),
         libc::SYS_memfd_create => one(text(a)),
         libc::SYS_futex => one(bytes(a, 4)),
-        libc::SYS_fstat => one(into(b, size_of::<libc::stat>())),
+        libc::SYS_fstat => one(object_into::<libc::stat>(b)),
+        libc::SYS_fstatfs => one(object_into::<libc::statfs>(b)),
         libc::SYS_getdents64 => one(into(b, c as usize)),
         libc::SYS_getcwd => one(into(a, b as usize)),
-        libc::SYS_clock_gettime => one(into(b, size_of::<libc::timespec>())),
+        libc::SYS_clock_gettime => one(object_into::<libc::timespec>(b)),
         libc::SYS_sched_getaffinity => one(into(c, b as usize)),
-        libc::SYS_epoll_pwait => one(into(b, c as usize * size_of::<libc::epoll_event>())),
+        libc::SYS_epoll_pwait => one(events_into(b, c)),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => one(events_into(b, c)),
         _ => one(NOTHING),
     }
 }
@@ -69,8 +93,8 @@ fn reads_of(number: c_long, [a, b, c, d, e, _]: Arguments) -> [Reads; 3] {
 fn by_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<[Reads; 3]> {
     let one = |reads| Some([reads, NOTHING, NOTHING]);
     match number {
-        libc::SYS_newfstatat => Some([text(b), into(c, size_of::<libc::stat>()), NOTHING]),
-        libc::SYS_statx => Some([text(b), into(e, size_of::<libc::statx>()), NOTHING]),
+        libc::SYS_newfstatat => Some([text(b), object_into::<libc::stat>(c), NOTHING]),
+        libc::SYS_statx => Some([text(b), object_into::<libc::statx>(e), NOTHING]),
         libc::SYS_readlinkat => Some([text(b), into(c, d as usize), NOTHING]),
         libc::SYS_openat
         | libc::SYS_faccessat
@@ -80,21 +104,23 @@ fn by_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<[Reads; 3]> 
         | libc::SYS_mknodat
         | libc::SYS_fchmodat
         | libc::SYS_fchownat
-        | libc::SYS_utimensat
         | libc::SYS_inotify_add_watch => one(text(b)),
+        libc::SYS_utimensat => Some([text(b), objects::<libc::timespec>(c, 2), NOTHING]),
         libc::SYS_openat2 => Some([text(b), bytes(c, d), NOTHING]),
         libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat => {
             Some([text(b), text(d), NOTHING])
         }
         libc::SYS_symlinkat => Some([text(a), text(c), NOTHING]),
-        libc::SYS_truncate | libc::SYS_chdir | libc::SYS_chroot | libc::SYS_statfs => one(text(a)),
+        libc::SYS_truncate | libc::SYS_chdir | libc::SYS_chroot => one(text(a)),
+        libc::SYS_statfs => Some([text(a), object_into::<libc::statfs>(b), NOTHING]),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_stat | libc::SYS_lstat => Some([text(a), object_into::<libc::stat>(b), NOTHING]),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_readlink => Some([text(a), into(b, c as usize), NOTHING]),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_open
         | libc::SYS_creat
-        | libc::SYS_stat
-        | libc::SYS_lstat
         | libc::SYS_access
-        | libc::SYS_readlink
         | libc::SYS_unlink
         | libc::SYS_mkdir
         | libc::SYS_rmdir
