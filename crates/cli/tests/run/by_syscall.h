@@ -1,5 +1,6 @@
 /* In front of a program: its calls that change mappings, and those that read, are made by syscall(2). */
 #define _GNU_SOURCE
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
@@ -15,6 +16,7 @@
 #define madvise(at, bytes, how) ((int)syscall(SYS_madvise, (void *)(at), (size_t)(bytes), (long)(how)))
 #define mlock(at, bytes) ((int)syscall(SYS_mlock, (void *)(at), (size_t)(bytes)))
 #define mlock2(at, bytes, how) ((int)syscall(SYS_mlock2, (void *)(at), (size_t)(bytes), (long)(how)))
+#define ioctl(fd, request, with) ((int)syscall(SYS_ioctl, (long)(fd), (unsigned long)(request), (void *)(with)))
 #define remap_file_pages(at, bytes, use, page, flags) \
     ((int)syscall(SYS_remap_file_pages, (void *)(at), (size_t)(bytes), (long)(use), (size_t)(page), (long)(flags)))
 #define shmat(segment, at, flags) ((void *)syscall(SYS_shmat, (long)(segment), (void *)(at), (long)(flags)))

@@ -92,3 +92,19 @@ fn mappings_that_are_moved() {
         assert_eq!((stats[0].taken(), stats[0].handed_back()), (3, 3), "{how}");
     });
 }
+
+/// Failed before: UFFDIO_REGISTER came to the kernel, which has another userfaultfd there: EBUSY.
+#[test]
+fn a_program_serves_its_own_faults() {
+    let directory = directory("by-syscall-uffd");
+    let Some(program) = program("uffd.c", &directory) else {
+        return;
+    };
+    let swap = format!("{}:100M", directory.display());
+    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
+    same_each_way(&directory, &[program.as_ref()], &options, |stats, how| {
+        let handed_back = stats[0].handed_back();
+        // Where it may have none, it registers nothing.
+        assert!(handed_back == 2 || handed_back == 0, "{how}: {handed_back}");
+    });
+}

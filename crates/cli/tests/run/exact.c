@@ -255,6 +255,9 @@ static void numbers(void)
         answer("statfs", syscall(SYS_statfs, path, one));
         answer("fstatfs", syscall(SYS_fstatfs, fd, other));
         printf("%d %d\n", one->f_bsize > 0, other->f_bsize > 0);
+        int *has = round ? B(about) : fresh();
+        answer("ioctl", syscall(SYS_ioctl, pair[0], FIONREAD, has));
+        printf("%d\n", *has);
     }
     answer("utimensat", syscall(SYS_utimensat, AT_FDCWD, name, B(times), 0));
     stat(name, &about);

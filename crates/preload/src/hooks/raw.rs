@@ -10,7 +10,7 @@ use super::random::random_into;
 use super::readable::is_readable;
 use super::receive::{bytes_from, message_into, vectors_into};
 use super::writes::{Destination, with_bytes, with_message, with_two_vectors, with_vectors};
-use super::{asked, direct, limits, mapping, moving, rights, signals};
+use super::{asked, direct, limits, mapping, moving, rights, signals, uffd};
 use crate::{fork, inside, marked, mode};
 use libc::{c_char, c_int, c_long, c_void};
 
@@ -133,7 +133,7 @@ fn by_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<[Reads; 3]> 
     }
 }
 
-/// A call that changes mappings, by the hook of its name.
+/// A call that changes mappings, or may do so, by the hook of its name.
 ///
 /// # Safety
 /// As of the call.
@@ -155,6 +155,7 @@ unsafe fn on_mappings(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c
             }
             libc::SYS_madvise => mapping::madvise(addr, bytes, c as c_int).into(),
             libc::SYS_mlock => mapping::mlock(addr, bytes).into(),
+            libc::SYS_ioctl => uffd::ioctl(a as c_int, b as libc::c_ulong, c as *mut c_void).into(),
             libc::SYS_mlock2 => mapping::mlock2(addr, bytes, c as c_int).into(),
             libc::SYS_remap_file_pages => {
                 let (page, flags) = (d as usize, e as c_int);
