@@ -275,8 +275,31 @@ static void numbers(void)
     close(made);
 }
 
+#define SYS_MSEAL 462
+
+/* Memory that is sealed stays as it is, and is nobody's to take away. */
+static void sealed(void)
+{
+    unsigned char *file = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0), *anon = mmap(NULL, 4 * MIB, BOTH, PRIVATE, -1, 0);
+    memset(anon, 7, 4 * MIB);
+    size_t before = sum(file, size);
+    answer("invalid", syscall(SYS_MSEAL, file, size, 1));
+    answer("file", syscall(SYS_MSEAL, file, size, 0));
+    answer("part", syscall(SYS_MSEAL, anon + MIB, MIB, 0));
+    answer("munmap", munmap(file, size));
+    answer("mprotect", mprotect(file, size, PROT_NONE));
+    /* Of a part that was handed over it is another error. */
+    answer("munmap", munmap(anon + MIB, PAGE) < 0);
+    answer("munmap", munmap(anon, MIB));
+    munmap(anon + 3 * MIB, MIB / 2);
+    answer("hole", syscall(SYS_MSEAL, anon + 2 * MIB, 2 * MIB, 0));
+    /* Nothing was. */
+    answer("munmap", munmap(anon + 2 * MIB, PAGE));
+    printf("%d %zu\n", sum(file, size) == before, sum(anon + MIB, MIB));
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} CASES[] = {{"spliced", spliced}, {"ends", ends}, {"kept", kept}, {"numbers", numbers}};
+} CASES[] = {{"spliced", spliced}, {"ends", ends}, {"kept", kept}, {"numbers", numbers}, {"sealed", sealed}};
 #include "run_case.h"

@@ -34,3 +34,9 @@ fn only_what_a_call_changes_is_put_back() {
 fn calls_by_number_have_their_memory() {
     same("numbers");
 }
+
+/// Failed before: the engine's window was sealed, and not the program's mapping, which could be unmapped.
+#[test]
+fn memory_that_is_sealed_is_the_kernels() {
+    same_by("sealed", |stats, how| assert_eq!(stats.taken(), 2, "{how}"));
+}

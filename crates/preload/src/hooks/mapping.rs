@@ -519,6 +519,25 @@ pub unsafe extern "C" fn mlock2(addr: *const c_void, bytes: size_t, flags: c_int
     on_range(start, bytes, ours, by_kernel(number, args))
 }
 
+/// mseal(2), which the crate of the C library has no number for.
+pub const SYS_MSEAL: c_long = 462;
+
+/// The same: the kernel gets memory that has to stay as it is. The C libraries for which there are hooks have no such function.
+pub fn sealed(addr: *const c_void, bytes: size_t, flags: usize) -> c_int {
+    let kernel = by_kernel(SYS_MSEAL, [addr as usize, bytes, flags, 0]);
+    // There are none.
+    if flags != 0 {
+        return kernel();
+    }
+    ahead(addr, bytes, |_, _| true);
+    // The kernel seals all of a range or nothing, and it has windows also where the program has unmapped something.
+    let ours = |table: &mut Table, range: &Range<usize>| match table.first_hole(range) {
+        Some(_) => Some(change::refuse(libc::ENOMEM)),
+        None => handed_back(table, range),
+    };
+    on_range(addr, bytes, ours, kernel)
+}
+
 /// The pages of a range of mlock(2), which need not begin with one.
 pub(super) fn whole_pages(addr: *const c_void, bytes: size_t) -> (*const c_void, size_t) {
     let skip = addr as usize % decide::PAGE;

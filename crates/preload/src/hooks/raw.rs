@@ -155,6 +155,7 @@ unsafe fn on_mappings(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option<c
             }
             libc::SYS_madvise => mapping::madvise(addr, bytes, c as c_int).into(),
             libc::SYS_mlock => mapping::mlock(addr, bytes).into(),
+            mapping::SYS_MSEAL => mapping::sealed(addr, bytes, c as usize).into(),
             libc::SYS_ioctl => uffd::ioctl(a as c_int, b as libc::c_ulong, c as *mut c_void).into(),
             libc::SYS_mlock2 => mapping::mlock2(addr, bytes, c as c_int).into(),
             libc::SYS_remap_file_pages => {
