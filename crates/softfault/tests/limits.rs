@@ -5,21 +5,35 @@ mod child;
 mod files;
 
 use cgroup::{Group, lift_limit, set_limit};
-use child::{command, scenario};
-use files::{byte_at, check, map, path};
+use files::{check, made_file, map};
 use softfault::{Advice, Engine, Mmap};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
 
-/// A file of known bytes, with a name for other processes.
-fn made_file_at(name: &str) -> PathBuf {
-    let path = path(name);
-    let text: Vec<u8> = (0..32 * MIB).map(byte_at).collect();
-    fs::write(&path, text).expect("written");
-    path
+/// Runs a test in a child, with memory cgroups of these names and limits.
+#[track_caller]
+fn in_groups<const N: usize>(
+    test: &str,
+    groups: [(&str, usize); N],
+    in_child: impl FnOnce([&Path; N]),
+) {
+    if let Some(scenario) = child::scenario() {
+        let paths: Vec<&Path> = scenario.split(' ').map(Path::new).collect();
+        return in_child(paths.try_into().expect("a path for each group"));
+    }
+    let groups: Option<Vec<Group>> = (groups.iter())
+        .map(|(name, limit)| Group::new(name, *limit))
+        .collect();
+    let Some(groups) = groups else {
+        return softfault_skip::skipped("root", "no memory cgroup can be made");
+    };
+    let paths: Vec<String> = (groups.iter())
+        .map(|group| group.0.display().to_string())
+        .collect();
+    child::succeeds(test, &paths.join(" "));
 }
 
 /// The calling process is in a memory cgroup from now on.
@@ -48,11 +62,9 @@ fn until_it_has(engine: &Engine, budget: usize, go_on: impl Fn()) {
 }
 
 /// In a child: joins a memory cgroup, and touches a file until the budget is the one that a limit makes of it.
-fn follow_in_child(scenario: &str) {
-    let (group, path) = scenario.split_once(' ').expect("two words");
-    let group = Path::new(group);
+fn follow_in_child([group]: [&Path; 1]) {
+    let file = made_file("follows", 32 * MIB);
     join(group);
-    let file = File::open(path).expect("opened");
     let engine = not_told();
     let map = map(&engine, &file);
     let until = |budget| until_it_has(&engine, budget, || touch_all(&map));
@@ -77,37 +89,23 @@ fn follow_in_child(scenario: &str) {
 #[test]
 fn a_budget_that_nobody_asked_for_follows_the_limit() {
     const TEST: &str = "a_budget_that_nobody_asked_for_follows_the_limit";
-    if let Some(scenario) = scenario() {
-        return follow_in_child(&scenario);
-    }
-    let Some(group) = Group::new("follows", 1024 * MIB) else {
-        return softfault_skip::skipped("root", "no memory cgroup can be made");
-    };
-    let file = made_file_at("follows");
-    let scenario = format!("{} {}", group.0.display(), file.display());
-    let output = command(TEST, &scenario).output().expect("a child");
-    fs::remove_file(&file).expect("removed");
-    assert!(output.status.success(), "{output:?}");
+    in_groups(TEST, [("follows", 1024 * MIB)], follow_in_child);
 }
 
 /// In a child: is moved to a second cgroup, and the first is removed.
-fn move_in_child(scenario: &str) {
-    let words: Vec<&str> = scenario.split(' ').collect();
-    let [first, second, path] = words[..] else {
-        panic!("three words");
-    };
-    join(Path::new(first));
-    let file = File::open(path).expect("opened");
+fn move_in_child([first, second]: [&Path; 2]) {
+    let file = made_file("moves", 32 * MIB);
+    join(first);
     let engine = not_told();
     let map = map(&engine, &file);
     let until = |budget| until_it_has(&engine, budget, || touch_all(&map));
     until(256 * MIB);
-    join(Path::new(second));
+    join(second);
     until(128 * MIB);
     fs::remove_dir(first).expect("nobody is in it");
     (0..20).for_each(|_| touch_all(&map));
     until(128 * MIB);
-    assert!(set_limit(Path::new(second), 256 * MIB));
+    assert!(set_limit(second, 256 * MIB));
     until(64 * MIB);
 }
 
@@ -115,24 +113,12 @@ fn move_in_child(scenario: &str) {
 #[test]
 fn a_budget_follows_the_process_to_another_cgroup() {
     const TEST: &str = "a_budget_follows_the_process_to_another_cgroup";
-    if let Some(scenario) = scenario() {
-        return move_in_child(&scenario);
-    }
     let groups = [("first", 1024 * MIB), ("second", 512 * MIB)];
-    let [Some(first), Some(second)] = groups.map(|(name, limit)| Group::new(name, limit)) else {
-        return softfault_skip::skipped("root", "no memory cgroup can be made");
-    };
-    let file = made_file_at("moves");
-    let (first, second) = (first.0.display(), second.0.display());
-    let scenario = format!("{first} {second} {}", file.display());
-    let output = command(TEST, &scenario).output().expect("a child");
-    fs::remove_file(&file).expect("removed");
-    assert!(output.status.success(), "{output:?}");
+    in_groups(TEST, groups, move_in_child);
 }
 
 /// In a child: its engine pays for private memory only.
-fn follow_with_private_memory(group: &str) {
-    let group = Path::new(group);
+fn follow_with_private_memory([group]: [&Path; 1]) {
     join(group);
     let engine = not_told();
     let mut memory = engine.map_anon(16 * MIB).expect("mapped");
@@ -150,13 +136,6 @@ fn follow_with_private_memory(group: &str) {
 #[test]
 fn a_budget_of_private_memory_follows_the_limit() {
     const TEST: &str = "a_budget_of_private_memory_follows_the_limit";
-    if let Some(scenario) = scenario() {
-        return follow_with_private_memory(&scenario);
-    }
-    let Some(group) = Group::new("private", 1024 * MIB) else {
-        return softfault_skip::skipped("root", "no memory cgroup can be made");
-    };
-    let scenario = group.0.display().to_string();
-    let output = command(TEST, &scenario).output().expect("a child");
-    assert!(output.status.success(), "{output:?}");
+    let groups = [("private", 1024 * MIB)];
+    in_groups(TEST, groups, follow_with_private_memory);
 }

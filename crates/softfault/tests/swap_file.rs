@@ -299,14 +299,10 @@ fn the_default_engine_swaps_where_the_environment_says() {
         }
         return;
     }
-    let run = |swap: &str| {
-        let mut command = child::command(name, "default");
-        let command = command
-            .env("SOFTFAULT_MEMORY", "16M")
-            .env("SOFTFAULT_SWAP", swap);
-        command.output().unwrap()
-    };
-    let output = run(&format!("{}:32M", disk().display()));
-    assert!(output.status.success(), "{output:?}");
-    assert!(!run("/nowhere:32M").status.success());
+    let swap = format!("{}:32M", disk().display());
+    let mut command = child::command(name, "default");
+    let command = command.env("SOFTFAULT_MEMORY", "16M");
+    child::succeeds_with(command.env("SOFTFAULT_SWAP", swap), name);
+    let nowhere = command.env("SOFTFAULT_SWAP", "/nowhere:32M");
+    assert!(!nowhere.output().unwrap().status.success());
 }

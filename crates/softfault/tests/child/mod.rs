@@ -25,9 +25,13 @@ pub fn command(test: &str, name: &str) -> Command {
 /// Runs `test` again as `name`; the child's words are in the answer, and are
 /// shown if the test fails.
 pub fn run(test: &str, name: &str) -> Output {
-    let output = command(test, name).output().unwrap();
+    run_command(&mut command(test, name), name)
+}
+
+fn run_command(command: &mut Command, name: &str) -> Output {
+    let output = command.output().unwrap();
     println!(
-        "{test} {name}: {}\n{}{}",
+        "{name}: {}\n{}{}",
         output.status,
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
@@ -38,7 +42,14 @@ pub fn run(test: &str, name: &str) -> Output {
 /// Runs `test` again as `name`, which has to succeed.
 #[track_caller]
 pub fn succeeds(test: &str, name: &str) {
-    let output = run(test, name);
+    succeeds_with(&mut command(test, name), name);
+}
+
+/// The same by a [`command`] that was given more: a variable, or a standard input. A child whose `test` is the name of none
+/// runs no test and succeeds, too.
+#[track_caller]
+pub fn succeeds_with(command: &mut Command, name: &str) {
+    let output = run_command(command, name);
     assert!(output.status.success(), "{name}: {}", output.status);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("1 passed"), "{name} ran no test");
