@@ -139,8 +139,6 @@ impl AddressSpace {
             miss_other_space: misses.other_space.get(),
             miss_other_range: misses.other_range.get(),
             miss_detached: misses.detached.get(),
-            miss_write_locked: misses.write_locked.get(),
-            miss_limit: misses.limit.get(),
         }
     }
 
@@ -175,10 +173,6 @@ pub struct LockStats {
     pub miss_other_range: u64,
     /// VMAs that were found, and were detached by then.
     pub miss_detached: u64,
-    /// VMAs that were found write-locked.
-    pub miss_write_locked: u64,
-    /// VMAs that had as many readers as they may have.
-    pub miss_limit: u64,
 }
 
 impl LockStats {
