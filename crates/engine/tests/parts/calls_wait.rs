@@ -1,7 +1,7 @@
 //! Page tables whose pages no system call may read, since it would wait for one that the program has thrown away: pages
 //! are copied before they are written, and missing pages are left out.
 
-use crate::over_soft::handed_on;
+use crate::over_soft::{handed_on, is_there, throw_away};
 use crate::writable::{bytes, finish};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
@@ -11,7 +11,6 @@ use softfault_engine::mmu::{
 };
 use softfault_oracle::{Rig, TestStore, TestSwap, byte_at};
 use std::ops::Range;
-use std::slice::from_ref;
 use std::sync::Arc;
 
 /// Page tables that hand no page to a call.
@@ -46,9 +45,7 @@ impl Mmu for Waiting {
     }
 
     fn is_missing(&self, addr: usize) -> bool {
-        let mut byte = 0;
-        // SAFETY: fills the byte.
-        !unsafe { self.mmu.read(addr, &mut byte, 1) }
+        !is_there(&self.mmu, addr)
     }
 
     fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
@@ -58,13 +55,6 @@ impl Mmu for Waiting {
 
 fn rig(swap: &Arc<TestSwap>, copies: bool) -> Rig {
     Rig::over(2048, swap, |mmu| Waiting { mmu, copies })
-}
-
-/// As a program does that knows nothing of us.
-fn throw_away(rig: &Rig, start: usize, pages: Range<usize>) {
-    let range = start + pages.start * PAGE_SIZE..start + pages.end * PAGE_SIZE;
-    rig.mmu.zap(from_ref(&range));
-    rig.mmu.flush_tlbs();
 }
 
 #[test]

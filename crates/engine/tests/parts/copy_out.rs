@@ -1,6 +1,6 @@
 //! Bytes that are written to a file are copied out of the window before: by few calls, and without what the program has thrown away.
 
-use crate::over_soft::handed_on;
+use crate::over_soft::{handed_on, is_there, pages_handed_on, throw_away};
 use crate::writable::{bytes, finish, write_back};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::mm::Protection;
@@ -9,7 +9,6 @@ use softfault_engine::mmu::{
 };
 use softfault_oracle::{Rig, TestStore, TestSwap, byte_at};
 use std::ops::Range;
-use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -21,6 +20,8 @@ struct Copying {
 
 impl Mmu for Copying {
     handed_on!();
+    pages_handed_on!();
+
     unsafe fn copy_out(&self, _: &Reservation, addr: usize, to: *mut u8) -> Result<bool, i32> {
         self.calls.fetch_add(1, Relaxed);
         // SAFETY: the caller's promise.
@@ -39,31 +40,14 @@ impl Mmu for Copying {
         copied.count()
     }
 
-    fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
-        self.mmu.bytes(window, addr)
-    }
-
     fn is_missing(&self, addr: usize) -> bool {
-        let mut byte = 0;
-        // SAFETY: fills the byte.
-        !unsafe { self.mmu.read(addr, &mut byte, 1) }
-    }
-
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
-        self.mmu.move_pages(from, to, bytes)
+        !is_there(&self.mmu, addr)
     }
 }
 
 fn rig(calls: &Arc<AtomicUsize>) -> Rig {
     let calls = calls.clone();
     Rig::over(4096, &TestSwap::new(8), |mmu| Copying { mmu, calls })
-}
-
-/// As a program does that knows nothing of us.
-fn throw_away(rig: &Rig, start: usize, page: usize) {
-    let range = start + page * PAGE_SIZE..start + (page + 1) * PAGE_SIZE;
-    rig.mmu.zap(from_ref(&range));
-    rig.mmu.flush_tlbs();
 }
 
 #[test]
@@ -99,7 +83,8 @@ fn pages_that_are_gone_keep_no_others_from_being_written() {
             .unwrap();
     }
     let gone = [0, 7, 8, 31, 32, 63];
-    gone.iter().for_each(|&page| throw_away(&rig, start, page));
+    gone.iter()
+        .for_each(|&page| throw_away(&rig, start, page..page + 1));
     write_back(&cache, 0..64);
     assert_eq!(cache.dirty_pages(), 0);
     for page in 0..64 {
@@ -141,7 +126,7 @@ fn a_write_of_the_old_bytes_to_a_page_that_was_gone_is_written_back() {
             rig.write(addr(gone), &[1]).unwrap();
         }
         store.rewrite(7);
-        throw_away(&rig, start, gone);
+        throw_away(&rig, start, gone..gone + 1);
         let at = |byte: usize| bytes(gone as u64) + byte as u64;
         assert_eq!(rig.touch(addr(gone)), Ok(byte_at(7, at(0))));
         let old: Vec<u8> = (0..PAGE_SIZE).map(|byte| byte_at(0, at(byte))).collect();

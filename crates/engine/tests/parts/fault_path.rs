@@ -2,6 +2,7 @@
 //! holds back.
 
 use crate::files::{AlwaysInterrupted, pages, pin, random};
+use crate::retry::at_its_retry;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::Store;
 use softfault_engine::cache::{OnTruncate, PageCache};
@@ -324,19 +325,11 @@ fn a_folio_that_went_before_the_retry_is_counted() {
     let store = TestStore::new(pages(64));
     let (cache, start) = random(&rig, &store);
     store.close();
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| rig.touch(start));
-        store.wait_blocked(1);
-        // The reader holds mmap_lock up at its retry, which finds no VMA
-        // without it, until the folio is gone.
-        let mmap = rig.space.mmap_lock().write();
-        rig.space.find(&mmap, start).unwrap().start_write(&mmap);
-        store.open();
+    at_its_retry(&rig, &store, start, |mmap| {
         // Waits for the read, whose folio is locked until it is over.
         cache.invalidate(start..start + PAGE_SIZE);
         assert_eq!(cache.folio_count(), 0);
         drop(mmap);
-        assert_eq!(reader.join().unwrap(), Ok(store.byte(0)));
     });
     let stats = &rig.node.stats;
     assert_eq!(stats.retry_io_miss.get(), 1);

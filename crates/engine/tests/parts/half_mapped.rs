@@ -1,6 +1,6 @@
 //! Memory ends in the midst of several pages that are mapped at once, and another thread has written to the first of them by then.
 
-use crate::over_soft::handed_on_but_memory;
+use crate::over_soft::{handed_on_but_memory, is_there, pages_handed_on};
 use crate::writable::{bytes, finish, write_back};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
@@ -30,12 +30,6 @@ struct Short {
 }
 
 impl Short {
-    fn is_there(&self, addr: usize) -> bool {
-        let mut byte = 0;
-        // SAFETY: fills the byte.
-        unsafe { self.mmu.read(addr, &mut byte, 1) }
-    }
-
     /// Maps pages one by one. Those that come before memory ends are written to at once, if they may be.
     fn map(
         &self,
@@ -45,7 +39,7 @@ impl Short {
         map: impl Fn(usize) -> Result<(), MmuError>,
     ) -> Result<(), MmuError> {
         for addr in pages.clone().step_by(PAGE_SIZE) {
-            if self.is_there(addr) {
+            if is_there(&self.mmu, addr) {
                 continue;
             }
             if self.left.load(Relaxed) == 0 {
@@ -65,6 +59,7 @@ impl Short {
 
 impl Mmu for Short {
     handed_on_but_memory!();
+    pages_handed_on!();
 
     unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
         let (window, start) = to;
@@ -90,20 +85,12 @@ impl Mmu for Short {
         self.mmu.zap(ranges);
     }
 
-    fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
-        self.mmu.bytes(window, addr)
-    }
-
     fn can_protect(&self) -> bool {
         self.can_protect
     }
 
     fn is_missing(&self, addr: usize) -> bool {
-        !self.is_there(addr)
-    }
-
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
-        self.mmu.move_pages(from, to, bytes)
+        !is_there(&self.mmu, addr)
     }
 }
 

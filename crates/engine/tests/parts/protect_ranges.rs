@@ -1,6 +1,6 @@
 //! Which ranges of private memory are protected before their pages are written to swap.
 
-use crate::over_soft::handed_on_but_memory;
+use crate::over_soft::{handed_on_but_memory, pages_handed_on};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::anon::Anonymous;
 use softfault_engine::mm::Protection;
@@ -22,6 +22,7 @@ struct Noting {
 
 impl Mmu for Noting {
     handed_on_but_memory!();
+    pages_handed_on!();
 
     unsafe fn copy(&self, to: Place<'_>, of: *const [u8], access: Access) -> Result<(), MmuError> {
         // SAFETY: the caller's promise.
@@ -40,14 +41,6 @@ impl Mmu for Noting {
 
     fn zap(&self, ranges: &[Range<usize>]) {
         self.mmu.zap(ranges);
-    }
-
-    fn bytes(&self, window: &Reservation, addr: usize) -> *const u8 {
-        self.mmu.bytes(window, addr)
-    }
-
-    fn move_pages(&self, from: Place<'_>, to: Place<'_>, bytes: usize) -> Result<(), PartialMove> {
-        self.mmu.move_pages(from, to, bytes)
     }
 }
 

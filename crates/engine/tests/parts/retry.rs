@@ -4,7 +4,7 @@
 use crate::files::{AlwaysInterrupted, pages, random};
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::fault::{self, Completion, FaultFlags, Outcome};
-use softfault_engine::mm::Advice;
+use softfault_engine::mm::{Advice, MmapWriteGuard};
 use softfault_engine::store::{Extent, Read, Store, StoreError};
 use softfault_oracle::{Random, Rig, TestStore};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,25 @@ fn rig(pages: u64, policies: &str) -> Rig {
     Rig::with_policies(pages, policies.parse().unwrap())
 }
 
+/// Touches a page that the closed store holds back. Once it is read, the retry waits for `mmap_lock`, without which it finds no
+/// VMA, until `meanwhile` drops it.
+pub fn at_its_retry(
+    rig: &Rig,
+    store: &TestStore,
+    start: usize,
+    meanwhile: impl FnOnce(MmapWriteGuard<'_>),
+) {
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| rig.touch(start));
+        store.wait_blocked(1);
+        let mmap = rig.space.mmap_lock().write();
+        rig.space.find(&mmap, start).unwrap().start_write(&mmap);
+        store.open();
+        meanwhile(mmap);
+        assert_eq!(reader.join().unwrap(), Ok(store.byte(0)));
+    });
+}
+
 /// Brings a fault of page 0 to its second wait for I/O and calls `then`: it has
 /// read the page once, and found it gone.
 fn at_the_second_wait(policies: &str, then: impl FnOnce(&Rig, usize)) {
@@ -34,20 +53,13 @@ fn at_the_second_wait(policies: &str, then: impl FnOnce(&Rig, usize)) {
     let store = TestStore::new(pages(64));
     let (cache, start) = random(&rig, &store);
     store.close();
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| rig.touch(start));
-        store.wait_blocked(1);
-        // The retry waits for mmap_lock until the folio is gone.
-        let mmap = rig.space.mmap_lock().write();
-        rig.space.find(&mmap, start).unwrap().start_write(&mmap);
-        store.open();
+    at_its_retry(&rig, &store, start, |mmap| {
         cache.invalidate(start..start + PAGE_SIZE);
         store.close();
         drop(mmap);
         store.wait_blocked(1);
         then(&rig, start);
         store.open();
-        assert_eq!(reader.join().unwrap(), Ok(store.byte(0)));
     });
     let stats = &rig.node.stats;
     assert_eq!(stats.retry_io_miss.get(), 1, "{policies}");
@@ -178,12 +190,7 @@ fn without_a_pin_reclaim_takes_the_folio_before_the_retry() {
         let (cache, start) = random(&rig, &store);
         let stats = &rig.node.stats;
         store.close();
-        thread::scope(|scope| {
-            let reader = scope.spawn(|| rig.touch(start));
-            store.wait_blocked(1);
-            let mmap = rig.space.mmap_lock().write();
-            rig.space.find(&mmap, start).unwrap().start_write(&mmap);
-            store.open();
+        at_its_retry(&rig, &store, start, |mmap| {
             while stats.read_waits.snapshot().count == 0 {
                 thread::yield_now();
             }
@@ -196,7 +203,6 @@ fn without_a_pin_reclaim_takes_the_folio_before_the_retry() {
             }
             assert_eq!(cache.folio_count(), usize::from(pinned), "{policies}");
             drop(mmap);
-            assert_eq!(reader.join().unwrap(), Ok(store.byte(0)));
         });
         let missed = u64::from(!pinned);
         assert_eq!(stats.retry_io_miss.get(), missed, "{policies}");

@@ -5,7 +5,9 @@ use softfault_engine::mm::find::try_lock_at;
 use softfault_engine::mm::vma_lock::{
     MAX_READERS, NoVmaLock, WRITER, start_read, start_read_locked,
 };
-use softfault_engine::mm::{Attributes, MmapLock, ReadError, VisibleReaders, Vma, VmaLock};
+use softfault_engine::mm::{
+    Attributes, MmapLock, ReadError, VisibleReaders, Vma, VmaLock, VmaRead,
+};
 use softfault_engine::policy::VmaLockKind;
 use softfault_engine::slab::{Slab, TypeStable};
 use softfault_oracle::{Numbered, Still};
@@ -69,7 +71,7 @@ fn attributes(mark: u64) -> Attributes {
 }
 
 /// An attached VMA 0x1000..0x3000 of the space.
-fn attached(lock: &MmapLock) -> Vma {
+pub fn attached(lock: &MmapLock) -> Vma {
     let vma = Vma::new_slot(0);
     let mmap = lock.write();
     vma.init(&mmap, 0x1000..0x3000, attributes(1)).unwrap();
@@ -208,39 +210,52 @@ fn no_more_readers_than_the_limit() {
     }
 }
 
+/// A writer of an [`attached`] VMA waits for `read`, its only reader, and keeps others out; `meanwhile` looks at how that reader is seen.
+pub fn assert_a_writer_waits(
+    lock: &Arc<MmapLock>,
+    vma: &Arc<Vma>,
+    read: VmaRead<'_>,
+    meanwhile: impl FnOnce(),
+) {
+    let done = Arc::new(AtomicU32::new(0));
+    let writer = {
+        let (lock, vma, done) = (Arc::clone(lock), Arc::clone(vma), Arc::clone(&done));
+        spawn(move || {
+            let mmap = lock.write();
+            vma.start_write(&mmap);
+            done.store(1, Release);
+            vma.set_range(&mmap, 0x1000..0x2000);
+        })
+    };
+    while start_read(vma, lock).is_ok() {
+        thread::yield_now();
+    }
+    let error = start_read(vma, lock).unwrap_err();
+    assert_eq!(error, ReadError::WriteLocked);
+    meanwhile();
+    assert_eq!(read.vma().end(), 0x3000);
+    assert_eq!(done.load(Acquire), 0);
+    drop(read);
+    writer.join().unwrap();
+    assert_eq!(vma.readers(), 0);
+    assert_eq!(lock.vma_waits().snapshot().count, 1);
+    assert!(try_lock_at(vma, lock, 0x2000).is_err());
+    assert!(try_lock_at(vma, lock, 0x1000).is_ok());
+}
+
 #[test]
 fn a_writer_waits_for_readers_and_keeps_others_out() {
     for kind in KINDS {
         let lock = Arc::new(mmap_lock(kind, 1));
         let vma = Arc::new(attached(&lock));
         let read = start_read(&vma, &lock).unwrap();
-        let done = Arc::new(AtomicU32::new(0));
-        let writer = {
-            let (lock, vma, done) = (Arc::clone(&lock), Arc::clone(&vma), Arc::clone(&done));
-            spawn(move || {
-                let mmap = lock.write();
-                vma.start_write(&mmap);
-                done.store(1, Release);
-                vma.set_range(&mmap, 0x1000..0x2000);
-            })
-        };
-        while start_read(&vma, &lock).is_ok() {
-            thread::yield_now();
-        }
-        let error = start_read(&vma, &lock).unwrap_err();
-        assert_eq!(error, ReadError::WriteLocked);
-        assert_eq!(vma.readers(), 1);
-        if kind == VmaLockKind::Refcount {
-            assert_eq!(vma.refcount(), WRITER + 2);
-        }
-        assert_eq!(read.vma().end(), 0x3000);
-        assert_eq!(done.load(Acquire), 0);
-        drop(read);
-        writer.join().unwrap();
+        assert_a_writer_waits(&lock, &vma, read, || {
+            assert_eq!(vma.readers(), 1);
+            if kind == VmaLockKind::Refcount {
+                assert_eq!(vma.refcount(), WRITER + 2);
+            }
+        });
         assert_readers(&vma, kind, 0);
-        assert_eq!(lock.vma_waits().snapshot().count, 1);
-        assert!(try_lock_at(&vma, &lock, 0x2000).is_err());
-        assert!(try_lock_at(&vma, &lock, 0x1000).is_ok());
     }
 }
 

@@ -1,15 +1,11 @@
 //! The bias of a VMA lock on the real machine: which reader is seen where, and that it
 //! comes and goes. The common tests of all kinds of lock are in `vma_lock.rs`.
 
-use softfault_engine::mm::find::try_lock_at;
+use crate::vma_lock::{assert_a_writer_waits, attached};
 use softfault_engine::mm::vma_lock::{start_read, start_read_locked};
-use softfault_engine::mm::{Attributes, MmapLock, ReadError, VisibleReaders, Vma};
-use softfault_engine::slab::TypeStable;
-use softfault_oracle::{Numbered, Still};
+use softfault_engine::mm::{MmapLock, ReadError, VisibleReaders};
+use softfault_oracle::Still;
 use sync::Arc;
-use sync::atomic::AtomicU32;
-use sync::atomic::Ordering::{Acquire, Release};
-use sync::thread::{self, spawn};
 
 fn mmap_lock() -> MmapLock {
     with_table(VisibleReaders::new(64))
@@ -20,20 +16,6 @@ fn with_table(table: VisibleReaders) -> MmapLock {
     std::mem::forget(Arc::clone(&table));
     // SAFETY: just made sure that it is never dropped.
     unsafe { MmapLock::new(1, Arc::new(Still)).with_visible_readers(table) }
-}
-
-/// An attached VMA 0x1000..0x3000 of the space.
-fn attached(lock: &MmapLock) -> Vma {
-    let vma = Vma::new_slot(0);
-    let mmap = lock.write();
-    let attributes = Attributes {
-        backing: Numbered(1).into(),
-        ..Attributes::default()
-    };
-    vma.init(&mmap, 0x1000..0x3000, attributes).unwrap();
-    vma.attach(&mmap);
-    drop(mmap);
-    vma
 }
 
 #[test]
@@ -109,25 +91,8 @@ fn a_writer_waits_for_readers_by_the_bias() {
     let vma = Arc::new(attached(&lock));
     start_read(&vma, &lock).unwrap().bias(&lock);
     let read = start_read(&vma, &lock).unwrap();
-    let done = Arc::new(AtomicU32::new(0));
-    let writer = {
-        let (lock, vma, done) = (Arc::clone(&lock), Arc::clone(&vma), Arc::clone(&done));
-        spawn(move || {
-            let mmap = lock.write();
-            vma.start_write(&mmap);
-            done.store(1, Release);
-            vma.set_range(&mmap, 0x1000..0x2000);
-        })
-    };
-    while start_read(&vma, &lock).is_ok() {
-        thread::yield_now();
-    }
-    assert_eq!(lock.visible_readers(&vma), 1);
-    assert_eq!(read.vma().end(), 0x3000);
-    assert_eq!(done.load(Acquire), 0);
-    drop(read);
-    writer.join().unwrap();
+    assert_a_writer_waits(&lock, &vma, read, || {
+        assert_eq!(lock.visible_readers(&vma), 1);
+    });
     assert_eq!((vma.readers(), lock.visible_readers(&vma)), (0, 0));
-    assert!(try_lock_at(&vma, &lock, 0x2000).is_err());
-    assert!(try_lock_at(&vma, &lock, 0x1000).is_ok());
 }
