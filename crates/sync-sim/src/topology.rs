@@ -51,7 +51,7 @@ pub enum Placement {
 }
 
 /// The cost of cache lines, in picoseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LineCosts {
     /// The instructions between two operations of the facade.
@@ -87,7 +87,7 @@ pub struct MemoryCosts {
 }
 
 /// The cost of the scheduler, in picoseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SchedulerCosts {
     /// Into the kernel and back, for a call that does nothing.
@@ -115,7 +115,7 @@ pub struct PageCosts {
 }
 
 /// A disk.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
     /// From submission to completion of a small read on an idle disk, in picoseconds.
@@ -134,7 +134,7 @@ pub struct Disk {
 
 /// The cost of the kernel beneath real page faults, in picoseconds, besides the
 /// lines that its locks are on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelCosts {
     /// A fault that ends in SIGBUS and its handler's return, without the locks.

@@ -61,18 +61,7 @@ pub fn topology(sockets: u16, cores: u16) -> Topology {
             request: 0,
             submit: 1_000_000,
         },
-        kernel: KernelCosts {
-            signal: 0,
-            signal_lock: 0,
-            signal_lock_takings: 0,
-            uffd_copy: 0,
-            uffd_copy_page: 0,
-            zap: 0,
-            zap_page: 0,
-            ipi_send: 0,
-            ipi_receive: 0,
-            map: 0,
-        },
+        kernel: KernelCosts::default(),
     }
 }
 

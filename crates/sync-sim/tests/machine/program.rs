@@ -27,23 +27,17 @@ pub fn bare(cores: u16) -> Topology {
             remote: 1_000_000,
         },
         line: LineCosts {
-            code: 0,
-            hit: 0,
-            rmw: 0,
             sibling: 10_000,
             cluster: 40_000,
             node: 60_000,
             socket: 80_000,
             remote: 120_000,
             memory: 90_000,
-            hold: 0,
+            ..LineCosts::default()
         },
         scheduler: SchedulerCosts {
-            call: 0,
-            switch: 0,
-            wake: 0,
-            wake_latency: 0,
             slice: 1_000_000_000,
+            ..SchedulerCosts::default()
         },
         page: PageCosts {
             clear: 100_000,
@@ -51,24 +45,11 @@ pub fn bare(cores: u16) -> Topology {
             map: 1_000_000,
         },
         disk: Disk {
-            latency: 0,
             bandwidth: 1,
             depth: 1,
-            request: 0,
-            submit: 0,
+            ..Disk::default()
         },
-        kernel: KernelCosts {
-            signal: 0,
-            signal_lock: 0,
-            signal_lock_takings: 0,
-            uffd_copy: 0,
-            uffd_copy_page: 0,
-            zap: 0,
-            zap_page: 0,
-            ipi_send: 0,
-            ipi_receive: 0,
-            map: 0,
-        },
+        kernel: KernelCosts::default(),
     }
 }
 
