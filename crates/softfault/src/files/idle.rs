@@ -215,8 +215,8 @@ impl IdleThread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Engine;
-    use crate::signal;
+    use crate::table::scratch::Scratch;
+    use crate::{Engine, signal};
 
     /// Without the half minute.
     #[test]
@@ -226,11 +226,9 @@ mod tests {
             .memory(16 << 20)
             .build()
             .unwrap();
-        let path = std::env::temp_dir().join(format!("softfault-idle-{}", std::process::id()));
-        std::fs::write(&path, [1; 4096]).unwrap();
-        let file = std::fs::File::open(&path).unwrap();
+        let scratch = Scratch::new(&[1; 4096]);
         // SAFETY: nobody writes to it.
-        let map = unsafe { engine.map(&file) }.unwrap();
+        let map = unsafe { engine.map(&scratch.to_read()) }.unwrap();
         // An empty window would go at once.
         assert_eq!(map[0], 1);
         drop(map);
@@ -243,7 +241,6 @@ mod tests {
         assert_eq!(engine.stats().idle_windows, 1);
         (0..20).for_each(|_| look());
         assert_eq!(engine.stats().idle_windows, 0);
-        std::fs::remove_file(&path).unwrap();
     }
 
     /// A flush that was not awaited has the window of a map that is gone, and its device hangs. Failed before: a map for which there
@@ -252,22 +249,12 @@ mod tests {
     fn a_flush_that_hangs_holds_up_no_other_file() {
         let builder = Engine::builder().allow_kernel_maps(false);
         let engine = builder.memory(16 << 20).build().unwrap();
-        let file = |name: &str| {
-            let name = format!("softfault-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let mut options = std::fs::File::options();
-            let options = options.read(true).write(true).create(true).truncate(true);
-            let file = options.open(&path).unwrap();
-            file.set_len(4096).unwrap();
-            (path, file)
-        };
         // SAFETY: nobody looks at the bytes.
-        let map = |file: &std::fs::File| unsafe { engine.map(file) };
-        let (path, hanging) = file("hanging");
-        let flushed = map(&hanging).unwrap();
-        let (nameless, other) = file("nameless");
-        let other = map(&other).unwrap();
-        std::fs::remove_file(nameless).unwrap();
+        let map = |file: &Scratch| unsafe { engine.map(&file.to_write()) }.unwrap();
+        let hanging = Scratch::new(&[0; 4096]);
+        let flushed = map(&hanging);
+        // Has no name any more.
+        let other = map(&Scratch::new(&[0; 4096]));
         // As the thread that flushes has it.
         let window = flushed.file().unwrap().cache().clone();
         drop(flushed);
@@ -291,6 +278,5 @@ mod tests {
             drop(window);
             assert!(both.iter().all(Result::is_ok), "{both:?}");
         });
-        std::fs::remove_file(path).unwrap();
     }
 }

@@ -145,6 +145,7 @@ fn follow(cache: &PageCache, writes: &FileWrites, size: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::scratch::Scratch;
     use crate::{Coherence, Engine};
     use std::sync::mpsc::channel;
     use std::time::Duration;
@@ -156,14 +157,7 @@ mod tests {
     fn a_file_whose_length_cannot_change_now_holds_up_no_other() {
         let builder = Engine::builder().memory(16 << 20).small_maps(0);
         let engine = builder.coherence(Coherence::Engine).build().unwrap();
-        let [hangs, other] = ["hangs", "other"].map(|name| {
-            let name = format!("softfault-length-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            std::fs::write(&path, [1; 2 * PAGE]).unwrap();
-            let file = File::options().read(true).write(true).open(&path);
-            std::fs::remove_file(&path).unwrap();
-            file.unwrap()
-        });
+        let [hangs, other] = [(); 2].map(|()| Scratch::new(&[1; 2 * PAGE]).to_write());
         // SAFETY: bytes, which nobody looks at.
         let write = |file: &File| unsafe { engine.map_mut(file) }.unwrap();
         let maps = [write(&hangs), write(&other)];

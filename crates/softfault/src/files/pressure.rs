@@ -281,8 +281,8 @@ impl Looks<'_> {
 #[cfg(test)]
 mod tests {
     use super::Server;
+    use crate::table::scratch::Scratch;
     use crate::{Engine, Reads, signal};
-    use std::fs::File;
     use std::time::{Duration, Instant};
 
     /// Failed before: the thread was woken before the kernel served the window, looked, and slept for as long as nobody read on.
@@ -295,11 +295,10 @@ mod tests {
             return softfault_skip::skipped("kernel", "there is no table of descriptors");
         }
         managed.reads.set_room(0);
-        let path = std::env::temp_dir().join(format!("softfault-asleep-{}", std::process::id()));
-        std::fs::write(&path, vec![1; 4 << 20]).unwrap();
+        let scratch = Scratch::new(&vec![1; 4 << 20]);
         // SAFETY: nobody writes to it.
-        let map = unsafe { engine.map(&File::open(&path).unwrap()) }.unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let map = unsafe { engine.map(&scratch.to_read()) }.unwrap();
+        drop(scratch);
         let (cache, served) = map.file().unwrap().parts();
         // It has fallen asleep by then, or this test finds less.
         std::thread::sleep(Duration::from_millis(500));

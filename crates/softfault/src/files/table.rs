@@ -453,6 +453,7 @@ fn address(cache: &Arc<PageCache>) -> usize {
 #[cfg(test)]
 mod tests {
     use crate::Engine;
+    use crate::table::scratch::Scratch;
 
     #[test]
     fn an_idle_window_too_many_that_somebody_looks_at_goes_later() {
@@ -461,11 +462,9 @@ mod tests {
             .memory(16 << 20)
             .build()
             .unwrap();
-        let path = std::env::temp_dir().join(format!("softfault-many-{}", std::process::id()));
-        std::fs::write(&path, [1; 4096]).unwrap();
-        let file = std::fs::File::open(&path).unwrap();
+        let scratch = Scratch::new(&[1; 4096]);
         // SAFETY: nobody writes to it.
-        let map = unsafe { engine.map(&file) }.unwrap();
+        let map = unsafe { engine.map(&scratch.to_read()) }.unwrap();
         // An empty window would go at once.
         assert_eq!(map[0], 1);
         let files = &engine.inner.files;
@@ -477,6 +476,5 @@ mod tests {
         drop(looked_at);
         engine.close_idle();
         assert_eq!(engine.stats().idle_windows, 0);
-        std::fs::remove_file(&path).unwrap();
     }
 }

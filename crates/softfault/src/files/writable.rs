@@ -395,8 +395,8 @@ impl WindowTable {
 mod tests {
     use super::super::find_and_open;
     use super::*;
+    use crate::table::scratch::Scratch;
     use crate::{Coherence, Engine};
-    use std::fs::File;
     use std::os::fd::AsFd;
     use std::os::unix::fs::FileExt;
     use std::sync::mpsc::channel;
@@ -407,14 +407,10 @@ mod tests {
         let builder = Engine::builder().memory(16 << 20).small_maps(0);
         let engine = builder.coherence(Coherence::Engine).build().unwrap();
         let mut maps: Vec<_> = (0..8)
-            .map(|number| {
-                let name = format!("softfault-apart-{number}-{}", std::process::id());
-                let path = std::env::temp_dir().join(name);
-                std::fs::write(&path, [1; 4096]).unwrap();
-                let file = File::options().read(true).write(true).open(&path);
-                std::fs::remove_file(&path).unwrap();
+            .map(|_| {
+                let file = Scratch::new(&[1; 4096]).to_write();
                 // SAFETY: bytes, which nobody looks at.
-                let mut map = unsafe { engine.map_mut(&file.unwrap()) }.unwrap();
+                let mut map = unsafe { engine.map_mut(&file) }.unwrap();
                 map[0] = 2;
                 map
             })
@@ -453,10 +449,8 @@ mod tests {
     fn the_second_to_open_an_idle_window_sees_writes_of_others() {
         let builder = Engine::builder().memory(16 << 20).small_maps(0);
         let engine = builder.coherence(Coherence::Engine).build().unwrap();
-        let path = std::env::temp_dir().join(format!("softfault-second-{}", std::process::id()));
-        std::fs::write(&path, [1; 4096]).unwrap();
-        let file = File::options().read(true).write(true).open(&path);
-        let file = file.unwrap();
+        let scratch = Scratch::new(&[1; 4096]);
+        let file = scratch.to_write();
         let (managed, files) = (engine.inner.managed().unwrap(), &engine.inner.files);
         // SAFETY: bytes, which are looked for.
         let write = || unsafe { engine.map_mut(&file) }.unwrap();
@@ -491,6 +485,5 @@ mod tests {
             files.close(managed, first.cache);
         }
         drop(looked_at);
-        std::fs::remove_file(&path).unwrap();
     }
 }

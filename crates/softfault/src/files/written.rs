@@ -65,6 +65,7 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
+    use crate::table::scratch::Scratch;
     use crate::{Coherence, Engine};
     use crate::{files::Look, signal};
     use std::os::fd::AsFd;
@@ -74,10 +75,8 @@ mod tests {
     fn the_kernel_maps_no_file_that_the_engine_writes_to() {
         let builder = Engine::builder().memory(16 << 20).small_maps(0);
         let engine = builder.coherence(Coherence::Engine).build().unwrap();
-        let path = std::env::temp_dir().join(format!("softfault-late-{}", std::process::id()));
-        std::fs::write(&path, [1; 4096]).unwrap();
-        let mut options = std::fs::File::options();
-        let file = options.read(true).write(true).open(&path).unwrap();
+        let scratch = Scratch::new(&[1; 4096]);
+        let file = scratch.to_write();
         let files = &engine.inner.files;
         let identity = Look::at(file.as_fd()).unwrap().identity;
         // SAFETY: nobody looks at the bytes.
@@ -89,6 +88,5 @@ mod tests {
         engine.close_idle();
         let written = files.begin_writing(&identity).expect("it has no window");
         files.end_writing(written);
-        std::fs::remove_file(&path).unwrap();
     }
 }

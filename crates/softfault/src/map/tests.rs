@@ -3,6 +3,7 @@
 use super::{Mmap, MmapKind};
 use crate::MmapOptions;
 use crate::files::Look;
+use crate::table::scratch::Scratch;
 use crate::{Engine, signal};
 use softfault_engine::fault::{self, FaultFlags, NeverInterrupted};
 use std::fs::File;
@@ -13,15 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PAGE: u64 = 4096;
 
 fn file(bytes: u64) -> File {
-    let path = std::env::temp_dir().join(format!(
-        "softfault-one-look-{}-{:?}",
-        std::process::id(),
-        std::thread::current().id()
-    ));
-    let mut options = File::options();
-    options.read(true).write(true).create_new(true);
-    let file = options.open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
+    let file = Scratch::new(&[]).to_write();
     file.set_len(bytes).unwrap();
     file
 }

@@ -132,9 +132,9 @@ impl ReadPolicy {
 
 #[cfg(test)]
 mod tests {
+    use crate::table::scratch::Scratch;
     use crate::{Engine, Reads, signal};
     use softfault_engine::PAGE_SIZE;
-    use std::fs::File;
 
     /// Failed before: each look evicted all pages of files, for a second at least, and the budget stayed as high as it was.
     #[test]
@@ -148,11 +148,10 @@ mod tests {
         managed.reads.begin_to_follow(64 << 20);
         let mut private = engine.map_anon(40 << 20).unwrap();
         private.fill(1);
-        let path = std::env::temp_dir().join(format!("softfault-stays-{}", std::process::id()));
-        std::fs::write(&path, vec![2; 16 << 20]).unwrap();
+        let scratch = Scratch::new(&vec![2; 16 << 20]);
         // SAFETY: nobody writes to it.
-        let map = unsafe { engine.map(&File::open(&path).unwrap()) }.unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let map = unsafe { engine.map(&scratch.to_read()) }.unwrap();
+        drop(scratch);
         let read = || {
             (0..map.len())
                 .step_by(PAGE_SIZE)

@@ -44,6 +44,8 @@ pub(crate) mod in_child;
 mod known;
 mod raw;
 mod read_file;
+#[cfg(test)]
+pub(crate) mod scratch;
 mod sent;
 mod server;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::served::serve;
 use super::{page, real, resident_kb};
 use crate::table::Guarded;
+use crate::table::scratch::Scratch;
 use crate::uffd::in_place::REFUSED;
 use crate::uffd::{FileToShow, UffdMmu};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +23,12 @@ fn byte(at: usize) -> u8 {
 }
 
 /// A file in the table of descriptors that has lost its name.
-fn file(name: &str) -> Guarded {
-    let path = std::env::temp_dir().join(format!("softfault-{name}-{}", std::process::id()));
+fn file() -> Guarded {
     let bytes: Vec<u8> = (0..PAGES * PAGE_SIZE)
         .map(|at| byte(at / PAGE_SIZE))
         .collect();
-    std::fs::write(&path, bytes).unwrap();
-    let named = CString::new(path.to_str().unwrap()).unwrap();
+    let scratch = Scratch::new(&bytes);
+    let named = CString::new(scratch.0.to_str().unwrap()).unwrap();
     let here = libc::AT_FDCWD as usize;
     let args = [
         here,
@@ -39,9 +39,7 @@ fn file(name: &str) -> Guarded {
         0,
     ];
     // SAFETY: a string that ends in zero; the descriptor is new.
-    let opened = unsafe { Guarded::open(libc::SYS_openat, args) };
-    std::fs::remove_file(&path).unwrap();
-    opened.unwrap()
+    unsafe { Guarded::open(libc::SYS_openat, args) }.unwrap()
 }
 
 /// Pages of a window, and a handler that fills them as the file has them.
