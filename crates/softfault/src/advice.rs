@@ -92,13 +92,40 @@ const UNCHECKED_ADVICE: [(c_int, UncheckedAdvice); 3] = [
     (libc::MADV_REMOVE, UncheckedAdvice::Remove),
 ];
 
-impl Advice {
-    /// True if the kernel knows the advice, and this process may give it: for maps that the kernel serves. Memory that an engine
-    /// serves does not depend on that.
-    pub fn is_supported(self) -> bool {
-        is_known(self.number())
-    }
+/// What both have by their numbers.
+macro_rules! by_number {
+    ($kind:ident of $all:ident) => {
+        impl $kind {
+            /// True if the kernel knows the advice, and this process may give it: for maps that the kernel serves. Memory that an engine
+            /// serves does not depend on that.
+            pub fn is_supported(self) -> bool {
+                is_known(self.number())
+            }
 
+            /// The advice of that number of madvise(2).
+            #[doc(hidden)]
+            pub fn of_number(number: c_int) -> Option<Self> {
+                let mut all = $all.iter();
+                all.find_map(|&(each, advice)| (each == number).then_some(advice))
+            }
+
+            fn number(self) -> c_int {
+                let mut all = $all.iter();
+                let number = all.find_map(|&(number, each)| (each == self).then_some(number));
+                number.expect("each advice has a number")
+            }
+
+            /// Gives it to the kernel, of a mapping of its own.
+            pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
+                madvise(range, self.number())
+            }
+        }
+    };
+}
+by_number!(Advice of ADVICE);
+by_number!(UncheckedAdvice of UNCHECKED_ADVICE);
+
+impl Advice {
     /// The advice that a VMA keeps, if it is of that kind.
     pub(crate) fn lasting(self) -> Option<mm::Advice> {
         match self {
@@ -107,24 +134,6 @@ impl Advice {
             Self::Sequential => Some(mm::Advice::Sequential),
             _ => None,
         }
-    }
-
-    /// The advice of that number of madvise(2).
-    #[doc(hidden)]
-    pub fn of_number(number: c_int) -> Option<Self> {
-        let mut all = ADVICE.iter();
-        all.find_map(|&(each, advice)| (each == number).then_some(advice))
-    }
-
-    fn number(self) -> c_int {
-        let mut all = ADVICE.iter();
-        let number = all.find_map(|&(number, each)| (each == self).then_some(number));
-        number.expect("each advice has a number")
-    }
-
-    /// Gives it to the kernel, of a mapping of its own.
-    pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
-        madvise(range, self.number())
     }
 
     /// The engine's result for advice about a mapping as such. It may ignore advice that is a hint; advice that
@@ -140,32 +149,6 @@ impl Advice {
             io::ErrorKind::Unsupported,
             format!("{name} is not supported for memory that an engine serves"),
         ))
-    }
-}
-
-impl UncheckedAdvice {
-    /// True if the kernel knows the advice, and this process may give it: for maps that the kernel serves. Memory that an engine
-    /// serves does not depend on that.
-    pub fn is_supported(self) -> bool {
-        is_known(self.number())
-    }
-
-    /// The advice of that number of madvise(2).
-    #[doc(hidden)]
-    pub fn of_number(number: c_int) -> Option<Self> {
-        let mut all = UNCHECKED_ADVICE.iter();
-        all.find_map(|&(each, advice)| (each == number).then_some(advice))
-    }
-
-    fn number(self) -> c_int {
-        let mut all = UNCHECKED_ADVICE.iter();
-        let number = all.find_map(|&(number, each)| (each == self).then_some(number));
-        number.expect("each advice has a number")
-    }
-
-    /// Gives it to the kernel, of a mapping of its own.
-    pub(crate) fn to_kernel(self, range: &Range<usize>) -> io::Result<()> {
-        madvise(range, self.number())
     }
 }
 
