@@ -3,60 +3,39 @@
 
 mod child;
 mod files;
+mod proc;
 
 use files::{check, made_file};
+use proc::{Mapping, mapping, mappings};
 use softfault::{Coherence, Engine};
 
 const MIB: usize = 1 << 20;
 
-/// A mapping of this process.
-struct Mapping {
-    start: usize,
-    end: usize,
-    accessible: bool,
-    /// MADV_DONTDUMP.
-    left_out: bool,
+/// True if a core dump leaves it out (MADV_DONTDUMP).
+fn is_left_out(mapping: &Mapping) -> bool {
+    mapping.has_flag("dd")
 }
 
-fn mappings() -> Vec<Mapping> {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut mappings: Vec<Mapping> = Vec::new();
-    for line in smaps.lines() {
-        if let Some(flags) = line.strip_prefix("VmFlags:") {
-            let left_out = flags.split_ascii_whitespace().any(|flag| flag == "dd");
-            mappings.last_mut().unwrap().left_out = left_out;
-            continue;
-        }
-        let (first, rest) = line.split_once(' ').unwrap();
-        let Some((start, end)) = first.split_once('-') else {
-            continue;
-        };
-        let address = |text| usize::from_str_radix(text, 16).unwrap();
-        mappings.push(Mapping {
-            start: address(start),
-            end: address(end),
-            accessible: !rest.starts_with("---"),
-            left_out: false,
-        });
-    }
-    mappings
+fn is_left_out_at(addr: *const u8) -> bool {
+    is_left_out(&mapping(addr as usize).expect("it is mapped"))
 }
 
-fn at(addr: *const u8) -> Mapping {
-    let addr = addr as usize;
-    let mut of = mappings().into_iter();
-    of.find(|mapping| (mapping.start..mapping.end).contains(&addr))
-        .unwrap()
+/// True if nobody may touch it.
+fn is_reserved(mapping: &Mapping) -> bool {
+    mapping.permissions.starts_with("---")
 }
 
 /// Bytes of inaccessible mappings: those that are left out, and those that are not.
 fn reserved() -> (usize, usize) {
-    let all = mappings().into_iter().filter(|mapping| !mapping.accessible);
-    let bytes = |mapping: &Mapping| mapping.end - mapping.start;
-    all.fold((0, 0), |(out, dumped), mapping| match mapping.left_out {
-        true => (out + bytes(&mapping), dumped),
-        false => (out, dumped + bytes(&mapping)),
-    })
+    mappings()
+        .into_iter()
+        .filter(is_reserved)
+        .fold((0, 0), |(out, dumped), mapping| {
+            match is_left_out(&mapping) {
+                true => (out + mapping.range.len(), dumped),
+                false => (out, dumped + mapping.range.len()),
+            }
+        })
 }
 
 #[test]
@@ -78,7 +57,7 @@ fn reserved_pages_are_left_out() {
     assert_eq!(anonymous.write_at(&[7; 4096], 0), Ok(4096));
     let opened = mappings()
         .into_iter()
-        .filter(|mapping| mapping.accessible && mapping.left_out);
+        .filter(|mapping| !is_reserved(mapping) && is_left_out(mapping));
     assert!(opened.count() > 0);
 }
 
@@ -94,24 +73,22 @@ fn written_pages_are_dumped_and_read_only_files_are_not() {
         .unwrap();
     let frames = || {
         let all = mappings().into_iter();
-        let chunks = all.filter(|mapping| mapping.accessible && mapping.left_out);
-        chunks
-            .map(|mapping| mapping.end - mapping.start)
-            .sum::<usize>()
+        let chunks = all.filter(|mapping| !is_reserved(mapping) && is_left_out(mapping));
+        chunks.map(|mapping| mapping.range.len()).sum::<usize>()
     };
     // SAFETY: nobody writes to the file.
     let read = unsafe { engine.map(&file) }.unwrap();
     for offset in (0..read.len()).step_by(MIB / 2) {
         check(&read, offset);
     }
-    assert!(at(read.as_ptr()).left_out);
+    assert!(is_left_out_at(read.as_ptr()));
     // The window, and a chunk of frames at least.
     assert!(frames() >= 8 * MIB + 2 * MIB, "{}", frames());
     let mut anonymous = engine.map_anon(8 * MIB).unwrap();
     anonymous[5 * MIB] = 1;
-    assert!(!at(&anonymous[5 * MIB]).left_out);
+    assert!(!is_left_out_at(&anonymous[5 * MIB]));
     // SAFETY: nobody writes to the file.
     let mut copy = unsafe { engine.map_copy(&file) }.unwrap();
     copy[3 * MIB] = 1;
-    assert!(!at(&copy[3 * MIB]).left_out);
+    assert!(!is_left_out_at(&copy[3 * MIB]));
 }

@@ -2,6 +2,7 @@
 
 mod child;
 mod huge_scene;
+mod proc;
 
 use child::dies_of;
 use huge_scene::{PAGE, Pool, available, figure, memory, touch, unreserved, write};
@@ -281,14 +282,9 @@ fn transparent_pages_are_huge_where_the_machine_gives_any() {
 
 /// KiB of a mapping of shared memory that are huge entries of page tables.
 fn mapped_huge(start: usize) -> usize {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut lines = smaps.lines().skip_while(|line| {
-        let first = line.split('-').next();
-        first.and_then(|text| usize::from_str_radix(text, 16).ok()) != Some(start)
-    });
-    let line = lines.find(|line| line.starts_with("ShmemPmdMapped:"));
-    let figure = line.and_then(|line| line.split_whitespace().nth(1));
-    figure.map_or(0, |figure| figure.parse().unwrap())
+    let mapping = proc::mapping(start).unwrap();
+    let field = mapping.field("ShmemPmdMapped");
+    field.map_or(0, |field| field.trim_end_matches(" kB").parse().unwrap())
 }
 
 #[test]

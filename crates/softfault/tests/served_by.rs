@@ -1,6 +1,7 @@
 //! The server of a file's window: settings that forbid the kernel to be it, locks beside it, and advice that ends with the map.
 
 mod child;
+mod proc;
 mod write_scene;
 
 use child::{assert_exit, forked};
@@ -165,23 +166,8 @@ fn without_descriptors_a_window_is_taken_over() {
     assert_exit(status, 0);
 }
 
-/// The flags of the mapping at an address, as /proc has them.
 fn has_flag(at: usize, flag: &str) -> bool {
-    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut inside = false;
-    for line in smaps.lines() {
-        let range = line
-            .split(' ')
-            .next()
-            .and_then(|range| range.split_once('-'));
-        let hex = |text| usize::from_str_radix(text, 16);
-        if let Some((Ok(start), Ok(end))) = range.map(|(start, end)| (hex(start), hex(end))) {
-            inside = (start..end).contains(&at);
-        } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| inside) {
-            return flags.split(' ').any(|one| one == flag);
-        }
-    }
-    panic!("{at:#x} is not mapped");
+    proc::mapping(at).expect("it is mapped").has_flag(flag)
 }
 
 /// Failed before: `lock` returned Ok, and nothing was locked.

@@ -3,6 +3,7 @@
 mod child;
 mod each_way;
 mod files;
+mod proc;
 
 use each_way::alone;
 use files::{byte_at, made_file, map};
@@ -403,10 +404,6 @@ fn windows_are_not_merged_with_the_rest_of_the_process() {
     let engine = engine();
     let mut anon = engine.map_anon(4 << 20).unwrap();
     anon[0] = 1;
-    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let start = format!("{:x}-", anon.as_ptr() as usize);
-    let mapping = smaps.split_once(&start).unwrap().1;
-    let flags = mapping.lines().find(|line| line.starts_with("VmFlags:"));
-    let flags = flags.unwrap();
-    assert!(flags.contains(" um ") && !flags.contains(" mg"), "{flags}");
+    let mapping = proc::mapping(anon.as_ptr() as usize).unwrap();
+    assert!(mapping.has_flag("um") && !mapping.has_flag("mg"));
 }

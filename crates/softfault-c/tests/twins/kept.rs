@@ -1,5 +1,6 @@
 //! Pins and locks.
 
+use crate::proc;
 use crate::twin::{
     ANONYMOUS, Arguments, DEFAULT, Engine, PAGE, READ, Twin, WRITE, aged_file, anonymous, answer,
     engine_options, errno, file, of_file, own_engine, pipe, text, unmap,
@@ -188,22 +189,13 @@ fn unpinned_pages_do_not_count() {
 
 /// Which pages the kernel has locked: by the mappings of this process, of which one without the page is none.
 pub fn locked_by_the_kernel(addr: *const c_void, pages: usize) -> Vec<bool> {
-    let mut locked = vec![false; pages];
-    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut within = 0..0;
-    for line in smaps.lines() {
-        let first = line.split(' ').next().unwrap();
-        let number = |text: &str| usize::from_str_radix(text, 16).ok();
-        let ends = first.split_once('-').map(|(a, b)| (number(a), number(b)));
-        if let Some((Some(start), Some(end))) = ends {
-            within = start..end;
-        } else if line.starts_with("VmFlags:") && line.split(' ').any(|flag| flag == "lo") {
-            for (page, is_locked) in locked.iter_mut().enumerate() {
-                *is_locked |= within.contains(&(addr as usize + page * PAGE));
-            }
-        }
-    }
-    locked
+    let mut all = proc::mappings();
+    all.retain(|mapping| mapping.has_flag("lo"));
+    let is_locked = |page| {
+        let at = addr as usize + page * PAGE;
+        all.iter().any(|mapping| mapping.range.contains(&at))
+    };
+    (0..pages).map(is_locked).collect()
 }
 
 /// Maps that the kernel serves: of a file that is written to, of a small one, of a stack.

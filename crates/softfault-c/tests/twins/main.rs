@@ -16,6 +16,8 @@ mod huge_scene;
 mod kept;
 mod many;
 mod parts;
+#[path = "../../../softfault/tests/proc/mod.rs"]
+mod proc;
 mod protect;
 mod random;
 mod sizes;

@@ -1,7 +1,7 @@
 //! A file's own mapping in the place of a window, and back, under readers.
 
 use super::served::serve;
-use super::{page, real, resident_kb};
+use super::{page, real, resident_kb, said_of};
 use crate::table::Guarded;
 use crate::table::scratch::Scratch;
 use crate::uffd::in_place::REFUSED;
@@ -77,7 +77,7 @@ fn shown(file: &Guarded) -> FileToShow<'_> {
 
 #[test]
 fn readers_see_the_file_under_either_server() {
-    let (mmu, file) = (Arc::new(real()), file("in-place"));
+    let (mmu, file) = (Arc::new(real()), file());
     let window = served(&mmu);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -134,7 +134,7 @@ fn a_file_that_refuses_leaves_the_window() {
 /// The kernel may have no memory for the last steps, when the file's mapping has gone already.
 #[test]
 fn a_place_that_cannot_be_taken_over_shows_the_file() {
-    let (mmu, file) = (Arc::new(real()), file("not-taken-over"));
+    let (mmu, file) = (Arc::new(real()), file());
     let window = served(&mmu);
     // SAFETY: nobody touches it.
     unsafe { mmu.show(&window, shown(&file)) }.unwrap();
@@ -155,7 +155,7 @@ fn a_place_that_cannot_be_taken_over_shows_the_file() {
 
 #[test]
 fn memory_taken_over_is_a_window() {
-    let (mmu, file) = (Arc::new(real()), file("taken-over"));
+    let (mmu, file) = (Arc::new(real()), file());
     let window = served(&mmu);
     // SAFETY: nobody touches it.
     unsafe { mmu.show(&window, shown(&file)) }.unwrap();
@@ -172,19 +172,14 @@ fn memory_taken_over_is_a_window() {
     mmu.zero(&window, page(&window, 3), PAGE_SIZE).unwrap();
     assert_eq!(super::read(&window, 3 * PAGE_SIZE / PAGE_SIZE), 0);
     // Children have it not, as they have no window.
-    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let head = format!("{:x}-", window.addr);
-    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&head));
-    let flags = lines
-        .find_map(|line| line.strip_prefix("VmFlags:"))
-        .unwrap();
+    let flags = said_of(&window, "VmFlags:");
     assert!(flags.split(' ').any(|flag| flag == "dc"), "{flags}");
     assert!(flags.split(' ').any(|flag| flag == "um"), "{flags}");
 }
 
 #[test]
 fn a_window_freed_beside_a_mapping_is_no_spare() {
-    let (mmu, file) = (Arc::new(real()), file("goes"));
+    let (mmu, file) = (Arc::new(real()), file());
     let window = served(&mmu);
     // SAFETY: nobody touches it.
     unsafe { mmu.show(&window, shown(&file)) }.unwrap();

@@ -87,11 +87,17 @@ fn present(window: &Reservation) -> Vec<bool> {
     pages.into_iter().map(|page| page & 1 != 0).collect()
 }
 
+/// What the kernel says of a window's mapping, in the line of smaps that begins so.
+fn said_of(window: &Reservation, name: &str) -> String {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let head = format!("{:x}-", window.addr);
+    let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&head));
+    let said = lines.find_map(|line| line.strip_prefix(name)).unwrap();
+    said.trim().to_owned()
+}
+
 /// Kilobytes of memory that a window takes.
 fn resident_kb(window: &Reservation) -> usize {
-    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let head = format!("{:x}-", window.addr);
-    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&head));
-    let rss = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
-    rss.trim().trim_end_matches(" kB").parse().unwrap()
+    let rss = said_of(window, "Rss:");
+    rss.trim_end_matches(" kB").parse().unwrap()
 }
