@@ -92,7 +92,8 @@ pub extern "C" fn let_go_in_child() {
     block_list::let_go();
 }
 
-/// True in a thread that holds it for a fork: nothing can be allocated.
+/// True in a thread that holds it for a fork: nothing can be allocated. It is a handler that asks, of a library that found
+/// `__register_atfork` by dlsym(3) and so came past our hook, before ours.
 pub fn is_held() -> bool {
     DEPTH.get() > 0
 }
