@@ -65,3 +65,11 @@ pub struct NodeStats {
     /// Waits for a folio that another thread reads, maps or evicts.
     pub folio_waits: WaitStats,
 }
+
+impl NodeStats {
+    /// All faults.
+    pub fn faults(&self) -> u64 {
+        let mapped = self.minor_faults.get() + self.major_faults.get();
+        mapped + self.anonymous_faults.get() + self.spurious.get()
+    }
+}

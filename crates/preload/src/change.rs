@@ -4,7 +4,7 @@
 //! read there, and the kernel does the call.
 
 use crate::count::HANDED_BACK;
-use crate::table::{Table, Taken};
+use crate::table::{Table, Taken, overlap};
 use crate::{call, give, marked};
 use core::ops::Range;
 use libc::{c_int, c_void};
@@ -120,7 +120,7 @@ fn keep_idle(table: &mut Table, window: Range<usize>) {
 
 /// Lets idle windows go, if one of them has addresses of a range.
 pub fn free_idle(table: &mut Table, range: &Range<usize>) {
-    let is_over = |window: &Range<usize>| window.start < range.end && range.start < window.end;
+    let is_over = |window: &Range<usize>| overlap(window, range);
     if !table.idle.iter().any(is_over) && table.idle.len() < MOST_IDLE {
         return;
     }

@@ -286,7 +286,7 @@ impl Table {
     }
 }
 
-fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+pub fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 

@@ -43,7 +43,7 @@ enum Source {
 const COUNTERS: [(usize, &str, Source); 35] = [
     (0, "engines", Engine(|_| 1)),
     (0, "peak_bytes", Engine(|node| node.budget.peak() * PAGE)),
-    (1, "faults", Engine(faults)),
+    (1, "faults", Engine(|node| node.stats.faults())),
     (1, "minor", Engine(|node| node.stats.minor_faults.get())),
     (1, "major", Engine(|node| node.stats.major_faults.get())),
     (
@@ -151,12 +151,6 @@ const COUNTS: usize = COUNTERS.len();
 type Counts = [u64; COUNTS];
 
 const PAGE: u64 = PAGE_SIZE as u64;
-
-fn faults(node: &Node) -> u64 {
-    let stats = &node.stats;
-    let mapped = stats.minor_faults.get() + stats.major_faults.get();
-    mapped + stats.anonymous_faults.get() + stats.spurious.get()
-}
 
 /// Bytes that went to swap, and that came back.
 fn swapped(node: &Node) -> (u64, u64) {

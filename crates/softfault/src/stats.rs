@@ -275,10 +275,7 @@ impl Stats {
             budget_bytes: pages(node.budget.limit()),
             resident_bytes: pages(node.budget.charged()),
             peak_bytes: pages(node.budget.peak()),
-            faults: counted.minor_faults.get()
-                + counted.major_faults.get()
-                + counted.spurious.get()
-                + counted.anonymous_faults.get(),
+            faults: counted.faults(),
             minor_faults: counted.minor_faults.get(),
             major_faults: counted.major_faults.get(),
             failed_touches: crate::faults::failed_touches(),

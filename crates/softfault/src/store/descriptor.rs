@@ -202,7 +202,7 @@ impl Descriptor {
             None => {
                 // SAFETY: fills the structure.
                 let fstat = |args| unsafe { made.by_any(first, libc::SYS_fstat, args) };
-                (made.stat_by(fstat)?, None)
+                (table::stat_by(fstat)?, None)
             }
         };
         made.inode = Inode::of(&made.opened);
@@ -304,20 +304,10 @@ impl Descriptor {
         {
             return Ok(stat);
         }
-        self.stat_by(|args| {
+        table::stat_by(|args| {
             // SAFETY: fills the structure.
             unsafe { self.call(libc::SYS_fstat, args) }
         })
-    }
-
-    fn stat_by(
-        &self,
-        fstat: impl FnOnce([usize; 5]) -> Result<usize, i32>,
-    ) -> Result<libc::stat, i32> {
-        let mut stat = MaybeUninit::<libc::stat>::zeroed();
-        fstat([stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
-        // SAFETY: zeros are valid, and so are the kernel's values.
-        Ok(unsafe { stat.assume_init() })
     }
 
     /// True of a file of tmpfs, ramfs or hugetlbfs, or of an overlay, whose files may be those of one. Unsure: true.

@@ -36,12 +36,19 @@ pub(crate) fn identity_of(fd: i32) -> Result<Identity, i32> {
     })
 }
 
-/// By a call of fstat(2) that has these arguments behind the descriptor.
+/// By a call of fstat(2), as [`stat_by`].
 pub(super) fn by(fstat: impl FnOnce([usize; 5]) -> Result<usize, i32>) -> Result<Identity, i32> {
+    Ok(Identity::of(&stat_by(fstat)?))
+}
+
+/// What a call of fstat(2) fills in that has these arguments behind the descriptor.
+pub(crate) fn stat_by(
+    fstat: impl FnOnce([usize; 5]) -> Result<usize, i32>,
+) -> Result<libc::stat, i32> {
     let mut stat = MaybeUninit::<libc::stat>::zeroed();
     fstat([stat.as_mut_ptr() as usize, 0, 0, 0, 0])?;
     // SAFETY: zeros are valid, and so are the kernel's values.
-    Ok(Identity::of(unsafe { stat.assume_init_ref() }))
+    Ok(unsafe { stat.assume_init() })
 }
 
 /// Closes a number if it means this file. The program must not close it and take the

@@ -53,7 +53,7 @@ mod tests;
 mod working;
 
 pub(crate) use guarded::Guarded;
-pub(crate) use identity::{Identity, close_if, identity_of};
+pub(crate) use identity::{Identity, close_if, identity_of, stat_by};
 pub(crate) use known::fork_child;
 pub(crate) use read_file::read_file;
 pub(crate) use working::Working;

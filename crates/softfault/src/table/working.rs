@@ -5,7 +5,7 @@ use super::Guarded;
 use super::guarded::own;
 use super::identity::{Identity, close_if, identity_of};
 use super::raw::{self, Blocked};
-use core::ffi::c_long;
+use core::ffi::{CStr, c_long};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use softfault_engine::lock::Mutex;
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
@@ -57,6 +57,15 @@ impl Working {
         }
         // SAFETY: the caller's promise.
         Self::of(None, unsafe { own(number, args) }?)
+    }
+
+    /// Opens a file to be read, by its name.
+    pub(crate) fn open_to_read(path: &CStr) -> Result<Self, i32> {
+        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+        let path = path.as_ptr() as usize;
+        let args = [libc::AT_FDCWD as usize, path, flags, 0, 0, 0];
+        // SAFETY: opens a file by a valid name.
+        unsafe { Self::open(libc::SYS_openat, args) }
     }
 
     /// The same for a descriptor that is seldom used: it has no number in the program's table, if there

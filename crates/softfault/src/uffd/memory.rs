@@ -18,11 +18,7 @@ pub(super) struct Memory(Working);
 impl Memory {
     /// Opens it; the errno where there is none, or where this process may not be looked at (PR_SET_DUMPABLE).
     pub(super) fn open() -> Result<Self, c_int> {
-        let path = c"/proc/thread-self/mem".as_ptr() as usize;
-        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-        let args = [libc::AT_FDCWD as usize, path, flags, 0, 0, 0];
-        // SAFETY: opens a file by a valid name.
-        unsafe { Working::open(libc::SYS_openat, args) }.map(Self)
+        Working::open_to_read(c"/proc/thread-self/mem").map(Self)
     }
 
     /// Copies bytes out as far as they are there: how many. EIO if the first is not.

@@ -145,11 +145,7 @@ impl Pagemap {
 }
 
 fn open() -> Option<Working> {
-    let path = c"/proc/thread-self/pagemap".as_ptr() as usize;
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-    let args = [libc::AT_FDCWD as usize, path, flags, 0, 0, 0];
-    // SAFETY: opens a file by a valid name.
-    unsafe { Working::open(libc::SYS_openat, args) }.ok()
+    Working::open_to_read(c"/proc/thread-self/pagemap").ok()
 }
 
 /// The entry of the page at `addr`.
