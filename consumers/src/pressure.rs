@@ -7,6 +7,7 @@ use crate::Args;
 use crate::cgroup::Cgroup;
 use crate::programs::{Maps, VECTORS};
 use crate::read_ahead::ReadAhead;
+use crate::rows::median;
 use crate::run::{Limit, Took, run as run_one};
 use crate::unmodified::{Place, done, path, to_command};
 use crate::{files, interrupt};
@@ -328,12 +329,6 @@ fn number(said: &str, after: &str) -> f64 {
     let word = rest.and_then(|rest| rest.split([' ', ',', '\n']).next());
     word.and_then(|word| word.parse().ok())
         .unwrap_or(f64::INFINITY)
-}
-
-fn median(of: &[Took], number: impl Fn(&Took) -> f64) -> f64 {
-    let mut of: Vec<f64> = of.iter().map(number).collect();
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
 }
 
 fn answer(took: &Took) -> String {

@@ -272,7 +272,7 @@ impl Row<'_> {
     }
 }
 
-fn median(took: &[Took], of: impl Fn(&Took) -> f64) -> f64 {
+pub fn median(took: &[Took], of: impl Fn(&Took) -> f64) -> f64 {
     let mut all: Vec<f64> = took.iter().map(of).collect();
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]

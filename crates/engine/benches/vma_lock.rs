@@ -7,14 +7,16 @@
 //! of the samples. Without `--bench` it takes one short sample of each, to see
 //! that it works.
 
+mod vma;
+
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use softfault_engine::PAGE_SIZE;
-use softfault_engine::mm::{AddressSpace, Attributes, VmaSlabs};
+use softfault_engine::mm::{AddressSpace, VmaSlabs};
 use softfault_engine::policy::VmaLockKind;
-use softfault_oracle::{Numbered, Still};
+use softfault_oracle::Still;
 use sync::Arc;
+use vma::{address, map, median};
 
 const KINDS: [VmaLockKind; 3] = [
     VmaLockKind::Refcount,
@@ -22,22 +24,10 @@ const KINDS: [VmaLockKind; 3] = [
     VmaLockKind::Biased,
 ];
 
-/// Address of a VMA that no other merges with.
-fn address(vma: usize) -> usize {
-    (1 + vma) * 16 * PAGE_SIZE
-}
-
 /// A space of two VMAs.
 fn space(kind: VmaLockKind) -> AddressSpace {
     let space = AddressSpace::with_lock(VmaSlabs::new(16), Arc::new(Still), kind).unwrap();
-    for vma in 0..2 {
-        let attributes = Attributes {
-            backing: Numbered(vma as u64).into(),
-            ..Attributes::default()
-        };
-        let range = address(vma)..address(vma) + 8 * PAGE_SIZE;
-        space.mmap(range, attributes).unwrap();
-    }
+    (0..2).for_each(|vma| map(&space, vma));
     space
 }
 
@@ -90,11 +80,6 @@ fn write_sample(kind: VmaLockKind, biases: bool, rounds: u32) -> f64 {
     }
     space.exit(|_, _| {});
     total.as_nanos() as f64 / f64::from(rounds)
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
 }
 
 fn main() {

@@ -7,30 +7,19 @@
 //! moment of the machine falls on both; each figure is the median of the samples. Without
 //! `--bench` it takes one short sample of each, to see that it works.
 
+mod vma;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use softfault_engine::PAGE_SIZE;
-use softfault_engine::mm::{AddressSpace, Attributes, VmaSlabs, VmaSlots};
+use softfault_engine::mm::{AddressSpace, VmaSlabs, VmaSlots};
 use softfault_engine::policy::{SpaceLocks, VmaReuse};
-use softfault_oracle::{Numbered, Still};
+use softfault_oracle::Still;
 use sync::Arc;
+use vma::{address, map, median};
 
 const BOTH: [VmaReuse; 2] = [VmaReuse::TypeSafe, VmaReuse::Rcu];
-
-/// Address of a VMA that no other merges with.
-fn address(vma: usize) -> usize {
-    (1 + vma) * 16 * PAGE_SIZE
-}
-
-fn map(space: &AddressSpace, vma: usize) {
-    let attributes = Attributes {
-        backing: Numbered(vma as u64).into(),
-        ..Attributes::default()
-    };
-    let range = address(vma)..address(vma) + 8 * PAGE_SIZE;
-    space.mmap(range, attributes).unwrap();
-}
 
 /// A space of a few VMAs.
 fn space(slabs: &Arc<VmaSlabs>, reuse: VmaReuse) -> AddressSpace {
@@ -93,11 +82,6 @@ fn mappings(reuse: VmaReuse, looks: bool, rounds: u32) -> (f64, VmaSlots) {
     });
     space.exit(|_, _| {});
     (taken / f64::from(rounds), slabs.vma_slots())
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
 }
 
 /// The measurement: nanoseconds, and the counts of the slots.
