@@ -14,6 +14,8 @@ mod hugetlb;
 mod inputs;
 mod interrupted;
 mod made_files;
+#[path = "../../../softfault/tests/nobody/mod.rs"]
+mod nobody;
 mod ordinary_user;
 mod outputs;
 mod profile;

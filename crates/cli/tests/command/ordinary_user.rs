@@ -1,14 +1,12 @@
 //! The command as an ordinary user runs it.
 
+use crate::nobody::{NOBODY, is_root};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
-
-/// Nobody's, on every Linux.
-const NOBODY: u32 = 65534;
 
 pub struct OrdinaryUser {
     /// A copy of the command: the target's may be closed to others.
@@ -37,8 +35,7 @@ impl OrdinaryUser {
 
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // SAFETY: asks for a number only.
-        if unsafe { libc::geteuid() } == 0 {
+        if is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         command

@@ -1,14 +1,12 @@
 //! The command and its library where everybody can run them: the target's directory may be closed to others.
 
+use crate::nobody::{NOBODY, is_root};
 use crate::unwritten;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Nobody's, on every Linux.
-const NOBODY: u32 = 65534;
 
 pub struct Elsewhere(tempfile::TempDir);
 
@@ -50,9 +48,4 @@ impl Elsewhere {
         }
         command
     }
-}
-
-pub fn is_root() -> bool {
-    // SAFETY: only asks.
-    unsafe { libc::getuid() == 0 }
 }

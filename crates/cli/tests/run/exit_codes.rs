@@ -1,8 +1,9 @@
 //! Exit codes: 125, 126 and 127 as of env(1), and otherwise the program's own.
 
 use crate::cases::Cases;
-use crate::elsewhere::{Elsewhere, is_root};
+use crate::elsewhere::Elsewhere;
 use crate::filter::{KILL, REFUSE, closed};
+use crate::nobody::is_root;
 use crate::{compile, directory, pipe, refuses, softfault_run, stats, unwritten};
 use softfault_skip::skipped;
 use std::ffi::OsString;

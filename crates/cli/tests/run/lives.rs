@@ -1,7 +1,7 @@
 //! The cases of `lives.c`: programs that close all descriptors, daemonise, lock all memory, change their root, their user or their
 //! limits, have namespaces of their own, and use their mappings meanwhile.
 
-use crate::elsewhere::is_root;
+use crate::nobody::is_root;
 use crate::stats::{self, ProcessStats};
 use crate::{
     MEMORY, assert_same, assert_same_but_told, compile, directory, file, softfault_run, text, ways,

@@ -28,6 +28,8 @@ mod lives;
 mod malloc;
 mod moved;
 mod no_room;
+#[path = "../../../softfault/tests/nobody/mod.rs"]
+mod nobody;
 mod odd_calls;
 mod own_names;
 mod partly;

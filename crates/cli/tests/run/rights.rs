@@ -1,13 +1,13 @@
 //! A program that gives its rights up has no thread that keeps them: `rights.c`.
 
+use crate::nobody::is_root;
 use crate::{MEMORY, assert_same, compile, directory, file, softfault_run, ways};
 use std::process::Command;
 
 /// Failed before: the threads that have softfault's descriptors went on as root, until something was opened.
 #[test]
 fn no_thread_keeps_rights_that_the_program_has_given_up() {
-    // SAFETY: only asks.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return softfault_skip::skipped("root", "only root can give its rights up");
     }
     let directory = directory("rights");

@@ -1,7 +1,8 @@
 //! Mappings that are declined: the lines about them, and `--strict`.
 
 use crate::cases::Cases;
-use crate::elsewhere::{Elsewhere, is_root};
+use crate::elsewhere::Elsewhere;
+use crate::nobody::is_root;
 use crate::{MEMORY, assert_same, refuses, softfault_run, stats, text};
 use std::fs::File;
 use std::process::{Command, Output};
