@@ -2,8 +2,10 @@
 //! declined.
 
 use crate::cases::Cases;
-use crate::stats;
-use crate::{assert_same, assert_same_but_told, compile, directory, softfault_run, text, ways};
+use crate::{
+    assert_same, assert_same_but_told, compile, directory, preload_library, softfault_run, stats,
+    text, ways,
+};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -354,11 +356,9 @@ fn a_program_runs_under_a_debugger() {
     let Some(cases) = Cases::get() else { return };
     for how in ways() {
         let written = cases.stats_file(&format!("gdb-{how}"));
-        let test = std::env::current_exe().unwrap();
-        let library = test.parent().unwrap().join("libsoftfault_preload.so");
         let set = |name: &str, value: &str| format!("set environment {name} {value}");
         let environment = [
-            set("LD_PRELOAD", library.to_str().unwrap()),
+            set("LD_PRELOAD", preload_library().to_str().unwrap()),
             set("SOFTFAULT_MEMORY", "8M"),
             set("SOFTFAULT_RUN_FAULTS", how),
             set("SOFTFAULT_RUN_STATS", "json"),

@@ -1,7 +1,8 @@
 //! Each class of calls that hand memory to the kernel, with memory that is not there: `calls.c`.
 
 use crate::stats;
-use crate::{MEMORY, assert_same, compile, directory, has_messages, softfault_run, text, ways};
+use crate::{assert_same, compile, directory, has_messages, run_with, text, ways};
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -15,23 +16,10 @@ fn empty(name: &str) -> std::path::PathBuf {
 
 fn with(program: &Path, how: &str, more: &[&str]) -> (Output, Vec<stats::ProcessStats>) {
     let written = directory("calls").join(format!("{how}.stats"));
-    let _ = std::fs::remove_file(&written);
-    let mut run = softfault_run();
-    run.args([
-        "--memory",
-        MEMORY,
-        "--faults",
-        how,
-        "--stats=json",
-        "--stats-file",
-    ]);
-    run.arg(&written)
-        .arg("--")
-        .arg(program)
-        .arg(empty(how))
-        .args(more);
-    let output = run.output().unwrap();
-    (output, stats::read(&written))
+    let empty = empty(how);
+    let mut command: Vec<&OsStr> = vec![program.as_ref(), empty.as_ref()];
+    command.extend(more.iter().map(OsStr::new));
+    run_with(&["--faults", how], &command, &written)
 }
 
 #[test]

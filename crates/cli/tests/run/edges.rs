@@ -2,9 +2,9 @@
 
 use crate::stats::ProcessStats;
 use crate::{
-    MEMORY, assert_same, compile, directory, has_messages, same_case, same_each_way, softfault_run,
-    stats, text, ways,
+    assert_same, compile, directory, has_messages, run_with, same_case, same_each_way, text, ways,
 };
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -20,15 +20,13 @@ fn with(
     (directory, program): (&Path, &Path),
 ) -> (Output, Vec<ProcessStats>) {
     let written = directory.join(format!("{how}.stats"));
-    let _ = std::fs::remove_file(&written);
     let swap = format!("{}:100M", directory.display());
-    let mut run = softfault_run();
-    run.args(["--memory", MEMORY, "--min-size", "1M", "--anonymous"]);
-    run.args(["--faults", how, "--swap", &swap, "--stats=json"]);
-    run.arg("--stats-file").arg(&written);
+    let mut options = vec!["--min-size", "1M", "--anonymous", "--swap", &swap];
+    options.extend(["--faults", how]);
     // A touch that waits for ever ends, too.
-    let run = run.args(["--", "timeout", "100"]).arg(program).arg(case);
-    (run.output().unwrap(), stats::read(&written))
+    let ends = ["timeout", "100"].map(OsStr::new);
+    let own = [program.as_ref(), OsStr::new(case)];
+    run_with(&options, &[&ends[..], &own].concat(), &written)
 }
 
 /// Prints the same each way as without softfault.

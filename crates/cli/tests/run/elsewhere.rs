@@ -1,7 +1,7 @@
 //! The command and its library where everybody can run them: the target's directory may be closed to others.
 
 use crate::nobody::{NOBODY, is_root};
-use crate::unwritten;
+use crate::{preload_library, unwritten};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -16,9 +16,7 @@ impl Elsewhere {
         fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
         let place = Self(place);
         place.copy(Path::new(env!("CARGO_BIN_EXE_softfault")), "softfault");
-        let test = std::env::current_exe().unwrap();
-        let library = test.parent().unwrap().join("libsoftfault_preload.so");
-        place.copy(&library, "libsoftfault_preload.so");
+        place.copy(&preload_library(), "libsoftfault_preload.so");
         place
     }
 

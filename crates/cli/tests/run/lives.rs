@@ -2,33 +2,17 @@
 //! limits, have namespaces of their own, and use their mappings meanwhile.
 
 use crate::nobody::is_root;
-use crate::stats::{self, ProcessStats};
-use crate::{
-    MEMORY, assert_same, assert_same_but_told, compile, directory, file, softfault_run, text, ways,
-};
-use std::path::PathBuf;
+use crate::scene::Scene;
+use crate::stats::ProcessStats;
+use crate::{MEMORY, assert_same, assert_same_but_told, run_with, softfault_run, text, ways};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-struct Lives {
-    directory: PathBuf,
-    program: PathBuf,
-    data: PathBuf,
-}
-
-fn lives() -> Option<&'static Lives> {
-    static LIVES: OnceLock<Option<Lives>> = OnceLock::new();
-    let lives = LIVES.get_or_init(|| {
-        let directory = directory("lives");
-        let program = compile("lives.c", &directory.join("program"), &[])?;
-        let data = file(&directory, 12 << 20);
-        Some(Lives {
-            directory,
-            program,
-            data,
-        })
-    });
-    lives.as_ref()
+fn lives() -> Option<&'static Scene> {
+    static LIVES: OnceLock<Option<Scene>> = OnceLock::new();
+    LIVES
+        .get_or_init(|| Scene::new("lives", &[], 12 << 20))
+        .as_ref()
 }
 
 /// Runs a case both ways and without softfault: the output, what each process says (the first last), the output without, and how.
@@ -36,24 +20,13 @@ fn run(case: &str, mut compare: impl FnMut(&Output, &Output, &[ProcessStats], &s
     let Some(lives) = lives() else {
         return;
     };
-    let mut without = Command::new(&lives.program);
-    let without = without.arg(case).arg(&lives.data).output().unwrap();
-    let swap = format!("{}:100M", lives.directory.display());
+    let (without, swap) = (lives.without(case), lives.swap("100M"));
     for how in ways() {
         let file = lives.directory.join(format!("{case}.{how}.stats"));
-        let _ = std::fs::remove_file(&file);
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--min-size", "1M", "--assume-immutable"]);
-        with.args(["--anonymous", "--swap", &swap, "--faults", how]);
-        with.args(["--stats=json", "--stats-file"]).arg(&file);
-        let with = with.arg("--").arg(&lives.program).arg(case);
-        let with = with.arg(&lives.data).output().unwrap();
-        compare(
-            &with,
-            &without,
-            &stats::read(&file),
-            &format!("{case} {how}"),
-        );
+        let mut options = vec!["--min-size", "1M", "--assume-immutable", "--anonymous"];
+        options.extend(["--swap", &swap, "--faults", how]);
+        let (with, stats) = run_with(&options, &lives.command(case), &file);
+        compare(&with, &without, &stats, &format!("{case} {how}"));
     }
 }
 

@@ -39,6 +39,7 @@ mod refused;
 mod reports;
 mod reserve;
 mod rights;
+mod scene;
 mod shares;
 mod stats;
 mod told;
@@ -122,8 +123,8 @@ pub fn compile(source: &str, to: &Path, arguments: &[&str]) -> Option<PathBuf> {
     }
 }
 
-/// `softfault run`, with the library that was built with this test, and no other variable of softfault's.
-pub fn softfault_run() -> Command {
+/// The library that was built with this test.
+pub fn preload_library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let library = test.parent().unwrap().join("libsoftfault_preload.so");
     assert!(
@@ -131,13 +132,19 @@ pub fn softfault_run() -> Command {
         "{} is built with this test",
         library.display()
     );
+    library
+}
+
+/// `softfault run`, with that library, and no other variable of softfault's.
+pub fn softfault_run() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SOFTFAULT_") {
             command.env_remove(name);
         }
     }
-    command.env("SOFTFAULT_PRELOAD", library).arg("run");
+    command.env("SOFTFAULT_PRELOAD", preload_library());
+    command.arg("run");
     command
 }
 
@@ -227,6 +234,20 @@ pub fn assert_same_but_told(with: &Output, without: &Output, stats: &[ProcessSta
     assert_same(&with, without, what);
 }
 
+/// Runs a command with softfault and these options: its output, and what its processes say in the file `written`, the first of them
+/// last.
+pub fn run_with(
+    options: &[&str],
+    command: &[&OsStr],
+    written: &Path,
+) -> (Output, Vec<ProcessStats>) {
+    let _ = std::fs::remove_file(written);
+    let mut with = softfault_run();
+    with.args(["--memory", MEMORY, "--stats=json", "--stats-file"]);
+    with.arg(written).args(options).arg("--").args(command);
+    (with.output().unwrap(), stats::read(written))
+}
+
 /// Runs `command` without softfault and, for each way of faults, with it and these options: it prints the same and ends in the same
 /// way. `check` gets the statistics of its processes.
 pub fn same_each_way(
@@ -252,13 +273,10 @@ pub fn same_way(
     let without = Command::new(program).args(arguments).output().unwrap();
     assert!(without.status.success(), "{without:?}");
     let written = directory.join(format!("{how}.stats"));
-    let _ = std::fs::remove_file(&written);
-    let mut with = softfault_run();
-    with.args(["--memory", MEMORY, "--faults", how, "--stats=json"]);
-    with.arg("--stats-file").arg(&written).args(options);
-    let with = with.arg("--").args(command).output().unwrap();
+    let options = [&["--faults", how], options].concat();
+    let (with, stats) = run_with(&options, command, &written);
     assert_same(&with, &without, how);
-    check(&stats::read(&written), how);
+    check(&stats, how);
 }
 
 /// A case of a program that is compiled once for all of its cases: it prints the same each way as without softfault. It may take

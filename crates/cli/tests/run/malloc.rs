@@ -1,31 +1,28 @@
 //! Large blocks of malloc, in C, C++ and Python.
 
+use crate::scene::Scene;
 use crate::stats::{self, ProcessStats};
-use crate::{MEMORY, assert_same_but_told, compile, directory, file, softfault_run, text, ways};
-use std::path::PathBuf;
+use crate::{assert_same_but_told, compile, run_with, softfault_run, text, ways};
+use std::ffi::OsStr;
+use std::ops::Deref;
 use std::process::Command;
 use std::sync::OnceLock;
 
-struct Mallocs {
-    directory: PathBuf,
-    program: PathBuf,
-    data: PathBuf,
+struct Mallocs(Scene);
+
+impl Deref for Mallocs {
+    type Target = Scene;
+
+    fn deref(&self) -> &Scene {
+        &self.0
+    }
 }
 
 fn mallocs() -> Option<&'static Mallocs> {
     static MALLOCS: OnceLock<Option<Mallocs>> = OnceLock::new();
-    let mallocs = MALLOCS.get_or_init(|| {
-        let directory = directory("mallocs");
-        // The compiler would leave out calls of malloc that it knows.
-        let program = compile("mallocs.c", &directory.join("program"), &["-fno-builtin"])?;
-        let data = file(&directory, 100);
-        Some(Mallocs {
-            directory,
-            program,
-            data,
-        })
-    });
-    mallocs.as_ref()
+    // The compiler would leave out calls of malloc that it knows.
+    let made = || Scene::new("mallocs", &["-fno-builtin"], 100).map(Mallocs);
+    MALLOCS.get_or_init(made).as_ref()
 }
 
 impl Mallocs {
@@ -50,22 +47,16 @@ impl Mallocs {
         min_size: &str,
     ) -> ProcessStats {
         let written = self.directory.join(format!("{name}.{how}.stats"));
-        let _ = std::fs::remove_file(&written);
-        let mut with = softfault_run();
-        with.args(["--faults", how]);
-        with.args(["--memory", MEMORY, "--stats=json", "--stats-file"]);
-        with.arg(&written)
-            .args(["--anonymous", "--min-size", min_size]);
-        with.arg("--swap")
-            .arg(format!("{}:{swap}", self.directory.display()));
-        let with = with.arg("--").args(arguments).output().unwrap();
+        let swap = self.swap(swap);
+        let mut options = vec!["--faults", how, "--anonymous", "--min-size", min_size];
+        options.extend(["--swap", &swap]);
+        let command: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+        let (with, mut stats) = run_with(&options, &command, &written);
         let mut without = Command::new(arguments[0]);
         let without = without.args(&arguments[1..]).output().unwrap();
-        let mut stats = stats::read(&written);
         assert_same_but_told(&with, &without, &stats, &format!("{name} {how}"));
         let stats = stats.pop().unwrap();
-        let [peak, memory] = ["peak_bytes", "budget_bytes"].map(|name| stats.number(&[name]));
-        assert!(peak <= memory, "{name}: {peak} of {memory}");
+        stats.stays_in_budget(name);
         stats
     }
 

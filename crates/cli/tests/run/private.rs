@@ -1,60 +1,50 @@
 //! The cases of `private.c`: memory that a program writes to, anonymous and of a file.
 
+use crate::scene::Scene;
 use crate::stats::{self, ProcessStats};
 use crate::{
     MEMORY, WAS_OPENED, assert_same, assert_same_but_told, compile, directory, file, has_messages,
-    softfault_run, text, ways,
+    run_with, softfault_run, text, ways,
 };
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::ops::Deref;
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
 /// Bytes of the file: more than the budget, and no whole number of pages.
 const BYTES: usize = (12 << 20) + 100;
 
-struct Private {
-    directory: PathBuf,
-    program: PathBuf,
-    data: PathBuf,
+struct Private(Scene);
+
+impl Deref for Private {
+    type Target = Scene;
+
+    fn deref(&self) -> &Scene {
+        &self.0
+    }
 }
 
 /// The program, and a file for its cases; `None` where none can run.
 fn private() -> Option<&'static Private> {
     static PRIVATE: OnceLock<Option<Private>> = OnceLock::new();
-    let private = PRIVATE.get_or_init(|| {
-        let directory = directory("private");
-        let program = compile("private.c", &directory.join("program"), &[])?;
-        let data = file(&directory, BYTES);
-        Some(Private {
-            directory,
-            program,
-            data,
-        })
-    });
-    private.as_ref()
+    let made = || Scene::new("private", &[], BYTES).map(Private);
+    PRIVATE.get_or_init(made).as_ref()
 }
 
 impl Private {
     /// Runs a case over a file without softfault, and with it with these options more; the statistics of the processes, the first
     /// last.
     fn run(&self, case: &str, data: &Path, options: &[&str]) -> Vec<ProcessStats> {
-        let file = self.directory.join(format!(
-            "{case}.{}.stats",
-            options.concat().replace('/', "-")
-        ));
-        let _ = std::fs::remove_file(&file);
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--stats=json", "--stats-file"])
-            .arg(&file);
+        let file = format!("{case}.{}.stats", options.concat().replace('/', "-"));
+        let mut options = options.to_vec();
         if !options.contains(&"--min-size") {
-            with.args(["--min-size", "1M"]);
+            options.extend(["--min-size", "1M"]);
         }
-        with.args(options);
-        with.arg("--").arg(&self.program).arg(case).arg(data);
-        let with = with.output().unwrap();
-        let mut without = Command::new(&self.program);
-        let without = without.arg(case).arg(data).output().unwrap();
-        let stats = stats::read(&file);
+        let program = &self.program;
+        let command: [&OsStr; 3] = [program.as_ref(), case.as_ref(), data.as_ref()];
+        let (with, stats) = run_with(&options, &command, &self.directory.join(file));
+        let without = Command::new(program).arg(case).arg(data).output().unwrap();
         assert_same_but_told(&with, &without, &stats, case);
         stats
     }
@@ -67,8 +57,7 @@ impl Private {
         let stats = self.run(case, &self.data, &options).pop().unwrap();
         assert_eq!(stats.taken(), taken, "{case}: taken");
         assert_eq!(stats.handed_back(), handed_back, "{case}: handed back");
-        let [peak, memory] = ["peak_bytes", "budget_bytes"].map(|name| stats.number(&[name]));
-        assert!(0 < peak && peak <= memory, "{case}: {peak} of {memory}");
+        stats.stays_in_budget(case);
         stats
     }
 
@@ -79,10 +68,6 @@ impl Private {
         with.arg("--stats-file").arg(stats);
         with.args(["--anonymous", "--swap", &self.swap(swap)]);
         with
-    }
-
-    fn swap(&self, size: &str) -> String {
-        format!("{}:{size}", self.directory.display())
     }
 }
 

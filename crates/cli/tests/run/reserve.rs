@@ -1,30 +1,17 @@
 //! The cases of `reserve.c`, and Java: address space that is reserved first, and comes to be used part by part.
 
+use crate::scene::Scene;
 use crate::stats::{self, ProcessStats};
-use crate::{MEMORY, assert_same_but_told, compile, directory, file, softfault_run, text, ways};
-use std::path::{Path, PathBuf};
+use crate::{assert_same_but_told, run_with, softfault_run, text, ways};
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-struct Reserve {
-    directory: PathBuf,
-    program: PathBuf,
-    data: PathBuf,
-}
-
-fn reserve() -> Option<&'static Reserve> {
-    static RESERVE: OnceLock<Option<Reserve>> = OnceLock::new();
-    let reserve = RESERVE.get_or_init(|| {
-        let directory = directory("reserve");
-        let program = compile("reserve.c", &directory.join("program"), &[])?;
-        let data = file(&directory, 4 << 20);
-        Some(Reserve {
-            directory,
-            program,
-            data,
-        })
-    });
-    reserve.as_ref()
+fn reserve() -> Option<&'static Scene> {
+    static RESERVE: OnceLock<Option<Scene>> = OnceLock::new();
+    RESERVE
+        .get_or_init(|| Scene::new("reserve", &[], 4 << 20))
+        .as_ref()
 }
 
 /// Runs a case both ways and without softfault, with the same output; the statistics of each process, the first last.
@@ -32,23 +19,16 @@ fn run(case: &str, options: &[&str]) -> Vec<Vec<ProcessStats>> {
     let Some(reserve) = reserve() else {
         return Vec::new();
     };
-    let mut without = Command::new(&reserve.program);
-    let without = without.arg(case).arg(&reserve.data).output().unwrap();
-    let swap = format!("{}:300M", reserve.directory.display());
+    let (without, swap) = (reserve.without(case), reserve.swap("300M"));
     let each = ways().iter().map(|how| {
         let file = format!("{case}.{how}.{}", options.concat().replace('/', "-"));
         let file = reserve.directory.join(file);
-        let _ = std::fs::remove_file(&file);
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--min-size", "1M", "--stats=json"]);
-        with.args(["--anonymous", "--faults", how]);
+        let mut all = vec!["--min-size", "1M", "--anonymous", "--faults", how];
         if !options.contains(&"--swap") {
-            with.args(["--swap", &swap]);
+            all.extend(["--swap", &swap]);
         }
-        with.arg("--stats-file").arg(&file).args(options);
-        let with = with.arg("--").arg(&reserve.program).arg(case);
-        let with = with.arg(&reserve.data).output().unwrap();
-        let stats = stats::read(&file);
+        all.extend(options);
+        let (with, stats) = run_with(&all, &reserve.command(case), &file);
         assert_same_but_told(&with, &without, &stats, case);
         stats
     });
@@ -61,8 +41,7 @@ fn runs(case: &str, taken: u64, handed_back: u64) {
         let stats = stats.last().unwrap();
         assert_eq!(stats.taken(), taken, "{case}: taken");
         assert_eq!(stats.handed_back(), handed_back, "{case}: handed back");
-        let [peak, memory] = ["peak_bytes", "budget_bytes"].map(|name| stats.number(&[name]));
-        assert!(0 < peak && peak <= memory, "{case}: {peak} of {memory}");
+        stats.stays_in_budget(case);
     }
 }
 

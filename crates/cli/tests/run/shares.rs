@@ -1,9 +1,7 @@
 //! Children that share their parent's memory and map: `shares.c`.
 
-use crate::{
-    BYTES, MEMORY, assert_same_but_told, compile, directory, file, softfault_run, stats, ways,
-};
-use std::path::Path;
+use crate::{BYTES, assert_same_but_told, compile, directory, file, run_with, ways};
+use std::ffi::OsStr;
 use std::process::Command;
 
 /// A case each way: the child's two mappings are declined, and the parent's are taken.
@@ -14,22 +12,16 @@ fn run(case: &str, taken: u64) {
     };
     let data = file(&directory, BYTES);
     // One that waits for its child for ever ends, too.
-    let ends = |mut command: Command| {
-        let command = command.args(["timeout", "120"]);
-        command.args([&program, Path::new(case), &data]).output()
-    };
-    let without = ends(Command::new("env")).unwrap();
+    let ends = ["timeout", "120"].map(OsStr::new);
+    let own = [program.as_ref(), OsStr::new(case), data.as_ref()];
+    let command = [&ends[..], &own].concat();
+    let without = Command::new("env").args(&command).output().unwrap();
     assert!(without.status.success(), "{without:?}");
     for how in ways() {
         let written = directory.join(format!("{how}.stats"));
-        let _ = std::fs::remove_file(&written);
         let swap = format!("{}:100M", directory.display());
-        let mut with = softfault_run();
-        with.args(["--memory", MEMORY, "--faults", how, "--anonymous"]);
-        with.args(["--swap", &swap, "--stats=json", "--stats-file"]);
-        with.arg(&written).arg("--");
-        let with = ends(with).unwrap();
-        let stats = stats::read(&written);
+        let options = ["--faults", how, "--anonymous", "--swap", &swap];
+        let (with, stats) = run_with(&options, &command, &written);
         assert_same_but_told(&with, &without, &stats, how);
         assert_eq!(stats[0].taken(), taken, "{how}");
         let declined: Vec<_> = stats[0].declined();

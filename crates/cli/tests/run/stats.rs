@@ -40,6 +40,12 @@ impl ProcessStats {
         self.number(&["handed_back", "mappings"])
     }
 
+    #[track_caller]
+    pub fn stays_in_budget(&self, what: &str) {
+        let [peak, budget] = ["peak_bytes", "budget_bytes"].map(|name| self.number(&[name]));
+        assert!(0 < peak && peak <= budget, "{what}: {peak} of {budget}");
+    }
+
     /// The reasons for which mappings were declined, and how many for each.
     pub fn declined(&self) -> Vec<(String, u64)> {
         let declined = self.0["declined"].as_object().expect("an object");

@@ -4,7 +4,7 @@
 mod level;
 
 use crate::stats::{self, ProcessStats};
-use crate::{assert_same, compile, directory, file, softfault_run, text, ways};
+use crate::{assert_same, compile, directory, file, preload_library, softfault_run, text, ways};
 use level::level;
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -67,11 +67,9 @@ impl Workers {
 
     /// A process of the tree that the environment of `first` names.
     fn member(&self, what: &str, page: &str, stats: &str) -> Member {
-        let test = std::env::current_exe().unwrap();
-        let library = test.parent().unwrap().join("libsoftfault_preload.so");
         let mut command = Command::new(&self.program);
         command.arg(what).arg(&self.data);
-        command.env("LD_PRELOAD", library);
+        command.env("LD_PRELOAD", preload_library());
         command.env("SOFTFAULT_MEMORY", MEMORY.to_string());
         command.env("SOFTFAULT_RUN_TREE", page);
         command.env("SOFTFAULT_RUN_STATS", "json");

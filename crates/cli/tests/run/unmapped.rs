@@ -1,7 +1,8 @@
 //! Places that the program has given up, and calls that are several in the library: `unmapped.c`.
 
-use crate::stats::{self, ProcessStats};
-use crate::{assert_same_but_told, compile, directory, file, same_each_way, softfault_run, ways};
+use crate::stats::ProcessStats;
+use crate::{assert_same_but_told, compile, directory, file, run_with, same_each_way, ways};
+use std::ffi::OsStr;
 use std::process::Command;
 
 fn same_by(case: &str, check: impl Fn(&ProcessStats, &str)) {
@@ -40,16 +41,12 @@ fn a_sealed_file_that_grows() {
         return;
     };
     let data = file(&directory, 1 << 20);
-    let command = |mut of: Command| of.arg("sealed").arg(&data).output().unwrap();
-    let without = command(Command::new(&program));
+    let command = [program.as_ref(), OsStr::new("sealed"), data.as_ref()];
+    let without = Command::new(&program).args(&command[1..]).output().unwrap();
     for how in ways() {
         let written = directory.join(format!("{how}.stats"));
-        let _ = std::fs::remove_file(&written);
-        let mut with = softfault_run();
-        with.args(["--memory", "8M", "--min-size", "1M", "--stats=json"]);
-        with.args(["--faults", how, "--stats-file"]).arg(&written);
-        with.arg("--").arg(&program);
-        let (with, stats) = (command(with), stats::read(&written));
+        let options = ["--min-size", "1M", "--faults", how];
+        let (with, stats) = run_with(&options, &command, &written);
         assert_same_but_told(&with, &without, &stats, how);
         let declined = stats[0].declined();
         assert_eq!(declined, [("file_may_change".to_owned(), 1)], "{how}");
