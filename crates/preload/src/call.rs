@@ -2,6 +2,7 @@
 
 use libc::c_int;
 
+pub use softfault::errno::{errno, set_errno};
 pub use softfault::kernel_calls::{mmap, mremap};
 
 /// Any call that takes addresses; errno is set.
@@ -13,20 +14,8 @@ pub unsafe fn any(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> c_int {
     unsafe { softfault::system_call!(number, a, b, c, d) as c_int }
 }
 
-/// The calling thread's errno.
-pub fn errno() -> c_int {
-    // SAFETY: the thread's own.
-    unsafe { *libc::__errno_location() }
-}
-
-/// Where it is.
+/// Where errno is.
 pub fn errno_place() -> usize {
     // SAFETY: only an address.
     unsafe { libc::__errno_location() as usize }
-}
-
-/// Sets it.
-pub fn set_errno(errno: c_int) {
-    // SAFETY: the thread's own.
-    unsafe { *libc::__errno_location() = errno };
 }

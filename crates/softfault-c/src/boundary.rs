@@ -4,7 +4,7 @@ use crate::error;
 use crate::failure::Failure;
 use crate::maps;
 use core::cell::Cell;
-use core::ffi::c_int;
+use softfault::errno::{errno, set_errno};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 std::thread_local! {
@@ -48,16 +48,6 @@ pub(crate) fn answer<T>(failed: T, call: impl FnOnce() -> Result<T, Failure>) ->
             failed
         }
     }
-}
-
-fn errno() -> c_int {
-    // SAFETY: the thread's own word.
-    unsafe { *libc::__errno_location() }
-}
-
-fn set_errno(errno: c_int) {
-    // SAFETY: the thread's own word.
-    unsafe { *libc::__errno_location() = errno };
 }
 
 #[cfg(test)]

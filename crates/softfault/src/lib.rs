@@ -151,12 +151,11 @@
 
 // The ground.
 mod cgroup;
-mod errno;
 mod generation;
 #[doc(hidden)]
 pub use generation::Done;
 #[doc(hidden)]
-pub use sync::{clock, kernel_calls, stage, system_call};
+pub use sync::{clock, errno, kernel_calls, stage, system_call};
 mod signal;
 #[doc(hidden)]
 pub use signal::{

@@ -22,6 +22,7 @@ pub use std::sync::Arc;
 pub mod bytes;
 pub mod cell;
 pub mod clock;
+pub mod errno;
 pub mod held;
 pub mod kernel_calls;
 pub mod pages;

@@ -1,6 +1,7 @@
 //! Memory by the page, zeroed when first touched, from the system and not
 //! from the heap: it may be asked for inside the fault handler.
 
+use crate::errno::errno;
 use crate::{PROCESSORS, cpu, kernel_calls};
 use core::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
@@ -148,11 +149,6 @@ fn anonymous(bytes: usize, protection: i32) -> Result<NonNull<u8>, i32> {
         libc::MAP_FAILED => Err(errno()),
         addr => NonNull::new(addr.cast()).ok_or(libc::ENOMEM),
     }
-}
-
-fn errno() -> i32 {
-    // SAFETY: points to the thread's errno.
-    unsafe { *libc::__errno_location() }
 }
 
 /// Gives memory from [`map`] or [`reserve`] back.

@@ -4,6 +4,7 @@
 //! it, `syscall(2)` too. Softfault's calls must not be seen there as the program's. Nor is one of these a cancellation
 //! point, and it needs no thread of the C library's.
 
+use crate::errno::set_errno;
 use libc::{c_int, c_long};
 
 /// The kernel's answer: a number, or an errno below zero.
@@ -92,8 +93,7 @@ pub unsafe fn with_errno(number: c_long, args: &[usize; 6]) -> c_long {
     match answered(unsafe { call(number, args) }) {
         Ok(answer) => answer as c_long,
         Err(errno) => {
-            // SAFETY: the thread's own.
-            unsafe { *libc::__errno_location() = errno };
+            set_errno(errno);
             -1
         }
     }

@@ -61,8 +61,7 @@ impl SwapWatch {
     fn is_full(&self) -> bool {
         // SAFETY: fallocate on a descriptor that `probe` owns, with no pointer.
         let taken = unsafe { libc::fallocate(self.probe.as_raw_fd(), 0, 0, CLUSTER) };
-        // SAFETY: points to the thread's errno.
-        taken != 0 && unsafe { *libc::__errno_location() } == libc::ENOSPC
+        taken != 0 && softfault::errno::errno() == libc::ENOSPC
     }
 
     /// An error of the work, and that the swap is full, if it is.
