@@ -27,6 +27,8 @@ pub(crate) struct Gated<T> {
     closed: bool,
     released: usize,
     in_flight: Vec<InFlight>,
+    /// Asynchronous reads that were begun.
+    pub(crate) submitted: u64,
     /// Reads and writes that wait in the thread that makes them.
     blocked: usize,
 }
@@ -72,6 +74,7 @@ impl<T> Gate<T> {
                 closed: false,
                 released: 0,
                 in_flight: Vec::new(),
+                submitted: 0,
                 blocked: 0,
             }),
             changed: WaitWord::new(0),
@@ -156,6 +159,7 @@ impl<T> Gate<T> {
     pub(crate) fn submit(&self, reads: &[Read], mut begin: impl FnMut(&mut T, &Read)) -> usize {
         self.change(|inner| {
             let started = reads.len().min(self.queue - inner.in_flight.len());
+            inner.submitted += started as u64;
             for read in &reads[..started] {
                 begin(&mut inner.state, read);
                 inner.in_flight.push(InFlight(*read));

@@ -49,7 +49,7 @@ pub use play::{Touched, World, play};
 pub use random::{Random, mix};
 pub use rig::{Rig, Still, TestFrames, Ticks, run_on};
 pub use runs::{cases, long_run};
-pub use spaces::{Draw, Reads, Stage, play_spaces};
+pub use spaces::{Draw, Played, Reads, Stage, play_spaces};
 pub use store::{TestStore, byte_at};
 pub use swap::{POISON, SwapCounts, TestSwap};
 pub use together::together;

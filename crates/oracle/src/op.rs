@@ -26,7 +26,7 @@ pub enum MapAdvice {
     WillNeed,
 }
 
-/// An operation on pages of anonymous memory and of private copies of a file
+/// An operation on pages of anonymous memory and of private copies of a file, and one also on pages of files (`PopulateRead`),
 /// that leaves their maps as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryVerb {

@@ -209,6 +209,11 @@ impl TestStore {
         self.gate.lock().read_pages.clone()
     }
 
+    /// Asynchronous reads begun so far.
+    pub fn submitted(&self) -> u64 {
+        self.gate.lock().submitted
+    }
+
     /// The pages that were read so far, each once.
     pub fn pages_read(&self) -> BTreeSet<u64> {
         self.gate

@@ -8,13 +8,17 @@ use core::ops::Range;
 use softfault_engine::mm::Protection;
 
 impl Player<'_> {
-    /// Does something with pages, if all are anonymous memory that allows it.
-    pub(super) fn manage(&mut self, space: u8, pages: &Range<usize>, verb: MemoryVerb) {
+    /// Does something with pages, if all are anonymous memory that allows it, or brings pages of files in. False if
+    /// they are not for it.
+    pub(super) fn manage(&mut self, space: u8, pages: &Range<usize>, verb: MemoryVerb) -> bool {
         let Some((number, member)) = self.own(space) else {
-            return;
+            return false;
         };
         let last = self.world.shadow().last(number, pages);
         let is_for = |shows: &Shows| match (*shows, verb) {
+            (Shows::File(_, protection), MemoryVerb::PopulateRead) => {
+                protection != Protection::None
+            }
             (Shows::Nothing | Shows::File(..), _) => false,
             // Its bytes are the file's: there is nothing to become zeros.
             (Shows::Zeros(page, _), MemoryVerb::Free) => {
@@ -28,7 +32,7 @@ impl Player<'_> {
             MemoryVerb::DontNeed | MemoryVerb::Free | MemoryVerb::Cold | MemoryVerb::PageOut
         );
         if !last.iter().flatten().all(is_for) || stays && pages.clone().any(is_locked) {
-            return;
+            return false;
         }
         if verb == MemoryVerb::Unlock {
             self.assert_locked();
@@ -63,14 +67,23 @@ impl Player<'_> {
             _ => {}
         }
         match managed {
-            Managed::Done => {}
+            Managed::Done => {
+                let cut_off = self.world.shadow().was_cut_off(number, pages, from);
+                assert!(
+                    verb != MemoryVerb::PopulateRead || !cut_off,
+                    "{verb:?} brought in pages past the end"
+                );
+            }
             Managed::NoMemory => assert!(self.world.may_be_short, "{verb:?} found no memory"),
             Managed::Io => assert!(self.world.may_fail, "{verb:?} found that swap fails"),
             Managed::Refused => {
-                let changed = self.world.shadow().was_changed(number, pages, from);
+                let mut shadow = self.world.shadow();
+                let changed = shadow.was_changed(number, pages, from)
+                    || shadow.was_short(number, pages, from);
                 assert!(changed, "{verb:?} was refused");
             }
         }
+        true
     }
 
     /// The same pages with new bytes.

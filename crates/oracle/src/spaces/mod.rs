@@ -22,4 +22,4 @@ mod shadow;
 mod world;
 
 pub use draw::Draw;
-pub use play::{Reads, Stage, play_spaces};
+pub use play::{Played, Reads, Stage, play_spaces};

@@ -8,6 +8,7 @@ use core::ops::Range;
 use softfault_engine::PAGE_SIZE;
 use softfault_engine::budget::FLOOR;
 use softfault_engine::policy::{Policies, RetryPin};
+use std::sync::atomic::Ordering;
 
 /// When the reads of a store end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,8 +39,11 @@ pub struct Stage {
     pub queue: usize,
     /// When reads end.
     pub reads: Reads,
-    /// Pages of the budget that are left when the threads begin; None: all.
+    /// Pages of the budget that are left to private memory when the threads begin, and the floor besides, which pages of
+    /// files may have; None: all.
     pub free: Option<u64>,
+    /// Pages that are left to files, and so none to private memory as a rule; in place of `free`.
+    pub free_to_files: Option<u64>,
     /// An access may fail for want of memory.
     pub may_be_short: bool,
     /// Slots of swap; 0: there is none.
@@ -59,9 +63,83 @@ impl Default for Stage {
             queue: 0,
             reads: Reads::AtOnce,
             free: None,
+            free_to_files: None,
             may_be_short: false,
             slots: 0,
             may_fail: false,
+        }
+    }
+}
+
+/// What came of lists.
+#[derive(Debug, Clone, Default)]
+pub struct Played {
+    /// How often each operation of each list was obeyed, those of the setup first: others were left out, since they are not
+    /// for what was there.
+    pub obeyed: Vec<Vec<u64>>,
+    /// Reads of the file that were begun, and not waited for.
+    pub submitted: u64,
+    /// Times that a thread has waited for memory.
+    pub memory_waits: u64,
+    /// Pages that were evicted while the threads ran.
+    pub evicted: u64,
+    /// Pages that went to swap meanwhile.
+    pub pages_out: u64,
+    /// Accesses that found no memory.
+    pub short: u64,
+    /// Budgets that were made so low that pages had to go.
+    pub lowered: u64,
+}
+
+impl Played {
+    /// That of other schedules too.
+    pub fn add(&mut self, other: &Self) {
+        if self.obeyed.is_empty() {
+            self.obeyed = other
+                .obeyed
+                .iter()
+                .map(|list| vec![0; list.len()])
+                .collect();
+        }
+        for (all, list) in self.obeyed.iter_mut().zip(&other.obeyed) {
+            all.iter_mut()
+                .zip(list)
+                .for_each(|(all, times)| *all += times);
+        }
+        self.submitted += other.submitted;
+        self.memory_waits += other.memory_waits;
+        self.evicted += other.evicted;
+        self.pages_out += other.pages_out;
+        self.short += other.short;
+        self.lowered += other.lowered;
+    }
+
+    /// The counts of a world so far.
+    fn of(world: &World) -> Self {
+        let node = &world.rig.node;
+        let swap = node.swap.as_ref();
+        Self {
+            obeyed: Vec::new(),
+            submitted: world.store.submitted(),
+            memory_waits: node.stats.memory_waits.get(),
+            evicted: node.stats.evicted.get(),
+            pages_out: swap.map_or(0, |swap| swap.stats.pages_out.get()),
+            // Relaxed: the threads have not begun, or are over.
+            short: world.short.load(Ordering::Relaxed),
+            lowered: world.lowered.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What has come since `before`.
+    fn since(self, before: &Self, obeyed: Vec<Vec<u64>>) -> Self {
+        Self {
+            obeyed,
+            submitted: self.submitted - before.submitted,
+            memory_waits: self.memory_waits - before.memory_waits,
+            evicted: self.evicted - before.evicted,
+            pages_out: self.pages_out - before.pages_out,
+            short: self.short - before.short,
+            lowered: self.lowered - before.lowered,
         }
     }
 }
@@ -98,7 +176,7 @@ impl Stage {
 /// Lets one thread play `setup`, then a thread each of `lists`, and asserts that
 /// every touch showed bytes that were there at some moment of it, that at the end every
 /// page has its expected bytes, and that nothing is left when all is taken down.
-pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
+pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) -> Played {
     let swap = (stage.slots > 0).then(|| TestSwap::with_queue(stage.slots, stage.queue));
     let rig = match &swap {
         Some(swap) => Rig::with_swap(BUDGET, stage.policies, swap),
@@ -108,21 +186,21 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     store.punch(stage.hole.clone());
     let world = World::new(rig, store, swap, stage);
     let mut first = world.player(None);
-    setup.iter().for_each(|op| first.obey(op));
+    let mut obeyed = vec![setup.iter().map(|op| u64::from(first.obey(op))).collect()];
 
     // Memory that cannot be had belongs to an outside user.
     let budget = world.rig.node.budget.clone();
-    let taken = stage
-        .free
-        .map_or(0, |free| budget.free().saturating_sub(free + FLOOR));
+    let left = stage.free_to_files.or(stage.free.map(|free| free + FLOOR));
+    let taken = left.map_or(0, |left| budget.free().saturating_sub(left));
     assert!(budget.try_charge(taken, 0), "so much was free");
     if stage.reads != Reads::AtOnce {
         world.close();
     }
 
-    let play = |(number, list): (usize, &Vec<Op>)| {
+    let before = Played::of(&world);
+    let play = |number, list: &[Op], obeyed: &mut Vec<u64>| {
         let mut player = world.player(Some(number));
-        list.iter().for_each(|op| player.obey(op));
+        obeyed.extend(list.iter().map(|op| u64::from(player.obey(op))));
         player.assert_locked();
     };
     let release = |reads| {
@@ -132,9 +210,10 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
         }
         world.open();
     };
+    obeyed.resize(1 + lists.len(), Vec::new());
     let mut jobs: Vec<Box<dyn FnOnce() + Send + '_>> = Vec::new();
-    for list in lists.iter().enumerate() {
-        jobs.push(Box::new(move || play(list)));
+    for ((number, list), obeyed) in lists.iter().enumerate().zip(&mut obeyed[1..]) {
+        jobs.push(Box::new(move || play(number, list, obeyed)));
     }
     if let Reads::OneByOne(reads) = stage.reads {
         jobs.push(Box::new(move || release(reads)));
@@ -142,6 +221,7 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     together(jobs);
     world.open();
     assert_kept(stage, &world, lists);
+    let played = Played::of(&world).since(&before, obeyed);
 
     budget.uncharge(taken);
     // From now on there is no excuse: a page that cannot be read is lost.
@@ -158,6 +238,7 @@ pub fn play_spaces(stage: &Stage, setup: &[Op], lists: &[Vec<Op>]) {
     drop(first);
     drop(budget);
     world.finish();
+    played
 }
 
 /// A fault that keeps the folio which it waits for finds it again, unless
@@ -169,6 +250,7 @@ fn assert_kept(stage: &Stage, world: &World, lists: &[Vec<Op>]) {
             Op::Truncate { .. }
                 | Op::InvalidateFile { .. }
                 | Op::MapFile { .. }
+                | Op::MapCopy { .. }
                 | Op::RemapPages { .. }
         )
     };

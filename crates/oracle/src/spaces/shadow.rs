@@ -197,6 +197,29 @@ impl Shadow {
         pages.any(|page| page.seen(from, to).len() > 1)
     }
 
+    /// True if the file may have ended, since `from`, before a page of it that was perhaps shown.
+    pub(super) fn was_short(&mut self, space: usize, pages: &Range<usize>, from: Moment) -> bool {
+        let to = self.tick();
+        let pages = self.spaces[space].pages[pages.clone()].iter();
+        let mut shows = pages.flat_map(|page| page.seen(from, to));
+        shows.any(|shows| matches!(shows, Shows::File(page, _) if self.ends_before(page, from, to)))
+    }
+
+    /// True if one of these pages has been past the end of the file all the time since `from`.
+    pub(super) fn was_cut_off(&mut self, space: usize, pages: &Range<usize>, from: Moment) -> bool {
+        let to = self.tick();
+        let lengths = self.file.seen(from, to);
+        let is_past = |shows: &Shows| match shows {
+            Shows::File(page, _) => {
+                let start = page * PAGE_SIZE as u64;
+                lengths.iter().all(|length| start >= length.len)
+            }
+            _ => false,
+        };
+        let mut pages = self.spaces[space].pages[pages.clone()].iter();
+        pages.any(|page| page.seen(from, to).iter().all(is_past))
+    }
+
     /// An operation begins that lets pages show something else.
     pub(super) fn begin(&mut self, space: usize, first: usize, shows: Vec<Vec<Shows>>) {
         let now = self.tick();

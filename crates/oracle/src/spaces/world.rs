@@ -7,6 +7,7 @@ use crate::verbs;
 use crate::{Rig, TestStore, TestSwap};
 use core::ops::Range;
 use softfault_engine::anon::Anonymous;
+use softfault_engine::budget::FLOOR;
 use softfault_engine::cache::PageCache;
 use softfault_engine::fault::{self, Completion, FaultError, NeverInterrupted, Pin};
 use softfault_engine::fault::{Stop, Stopped};
@@ -18,6 +19,7 @@ use softfault_engine::{PAGE_SIZE, Store};
 use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 // No thread is suspended with one of these in hand.
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use sync::Arc;
 
@@ -58,6 +60,10 @@ pub(super) struct World {
     pub(super) may_fail: bool,
     /// Pages of the budget at the start.
     budget: u64,
+    /// Accesses that found no memory. No thread is suspended at it, as at the next.
+    pub(super) short: AtomicU64,
+    /// Budgets that left less than was charged, with the floor.
+    pub(super) lowered: AtomicU64,
 }
 
 /// One thread's view: its number, if it is not the only one, and its core.
@@ -94,6 +100,8 @@ impl World {
             may_be_short: stage.may_be_short,
             may_fail: stage.may_fail,
             budget: rig.node.budget.limit(),
+            short: AtomicU64::new(0),
+            lowered: AtomicU64::new(0),
             rig,
             store,
         }
@@ -161,6 +169,15 @@ impl World {
         }
     }
 
+    /// Changes the budget, while others use it.
+    fn change_memory(&self, pages: u64) {
+        if self.rig.node.budget.charged() + FLOOR > pages {
+            // Relaxed, here and below: looked at when the threads are over.
+            self.lowered.fetch_add(1, Ordering::Relaxed);
+        }
+        self.rig.change_memory(pages);
+    }
+
     /// There is as much memory as at the start, and swap does not fail any more.
     pub(super) fn lift_shortage(&self) {
         if let Some(swap) = &self.swap {
@@ -185,45 +202,56 @@ impl World {
 }
 
 impl Player<'_> {
-    pub(super) fn obey(&mut self, op: &Op) {
+    /// Obeys an operation. False if it was left out: it is not for what is there.
+    pub(super) fn obey(&mut self, op: &Op) -> bool {
         match op {
-            Op::ReadBytes { space, bytes } => self.each_page(*space, bytes, Self::read),
-            Op::WriteBytes { space, bytes, .. } => self.each_page(*space, bytes, Self::write),
-            Op::MapZeros { space, pages } => self.map(*space, pages, Shown::Zeros),
-            Op::MapFile { space, pages, from } => self.map(*space, pages, Shown::File(*from)),
-            Op::MapCopy { space, pages, from } => self.map(*space, pages, Shown::Copy(*from)),
-            Op::ManagePages { space, pages, verb } => self.manage(*space, pages, *verb),
+            Op::ReadBytes { space, bytes } => {
+                self.each_page(*space, bytes, Self::read);
+            }
+            Op::WriteBytes { space, bytes, .. } => {
+                self.each_page(*space, bytes, Self::write);
+            }
+            Op::MapZeros { space, pages } => return self.map(*space, pages, Shown::Zeros),
+            Op::MapFile { space, pages, from } => {
+                return self.map(*space, pages, Shown::File(*from));
+            }
+            Op::MapCopy { space, pages, from } => {
+                return self.map(*space, pages, Shown::Copy(*from));
+            }
+            Op::ManagePages { space, pages, verb } => return self.manage(*space, pages, *verb),
             Op::FailSwapReads { reads } => {
                 let swap = self.world.swap.as_ref();
-                swap.inspect(|swap| swap.fail_reads(usize::from(*reads), EIO));
+                let failing = swap.inspect(|swap| swap.fail_reads(usize::from(*reads), EIO));
+                return failing.is_some();
             }
             Op::FailSwapWrites { writes } => {
                 let swap = self.world.swap.as_ref();
-                swap.inspect(|swap| swap.fail_writes(usize::from(*writes), EIO));
+                let failing = swap.inspect(|swap| swap.fail_writes(usize::from(*writes), EIO));
+                return failing.is_some();
             }
-            Op::UnmapPages { space, pages } => self.unmap(*space, pages),
+            Op::UnmapPages { space, pages } => return self.unmap(*space, pages),
             Op::ProtectPages {
                 space,
                 pages,
                 protection,
-            } => self.protect(*space, pages, *protection),
+            } => return self.protect(*space, pages, *protection),
             Op::AdvisePages {
                 space,
                 pages,
                 advice,
-            } => self.advise(*space, pages, *advice),
-            Op::RemapPages { space, pages, to } => self.remap(*space, pages, *to),
-            Op::Fork { space } => self.fork(*space),
-            Op::Exit { space } => self.exit(*space),
+            } => return self.advise(*space, pages, *advice),
+            Op::RemapPages { space, pages, to } => return self.remap(*space, pages, *to),
+            Op::Fork { space } => return self.fork(*space),
+            Op::Exit { space } => return self.exit(*space),
             Op::PrefetchFile { pages } => {
                 fault::prefetch(&self.world.cache, self.window(pages));
             }
             Op::InvalidateFile { pages } => self.world.cache.invalidate(self.window(pages)),
-            Op::PinFile { pages } => self.pin(pages),
+            Op::PinFile { pages } => return self.pin(pages),
             Op::Truncate { len } => self.truncate(*len),
             Op::Memory { more } => {
                 let pages = self.world.budget + u64::from(*more) / 4;
-                self.world.rig.change_memory(pages);
+                self.world.change_memory(pages);
             }
             Op::Evict => {
                 self.world.deliver();
@@ -231,8 +259,9 @@ impl Player<'_> {
             }
             Op::Release { reads } => self.world.release(usize::from(*reads)),
             // On maps by their numbers.
-            _ => {}
+            _ => return false,
         }
+        true
     }
 
     /// Pages of the file, as addresses of its window.
@@ -296,6 +325,7 @@ impl Player<'_> {
             Err(Stop::Error(FaultError::Protection)) => Got::Forbidden,
             Err(Stop::Error(FaultError::BeyondEnd)) => Got::BeyondEnd,
             Err(Stop::Error(FaultError::NoMemory)) if self.world.may_be_short && !self.is_sure => {
+                self.world.short.fetch_add(1, Ordering::Relaxed);
                 return None;
             }
             Err(Stop::Error(FaultError::Io(EIO) | FaultError::Short))
@@ -307,15 +337,15 @@ impl Player<'_> {
         })
     }
 
-    fn map(&mut self, space: u8, pages: &Range<usize>, shown: Shown) {
+    fn map(&mut self, space: u8, pages: &Range<usize>, shown: Shown) -> bool {
         let Some((number, member)) = self.own(space) else {
-            return;
+            return false;
         };
         let cache = self.world.cache.clone();
         if let Shown::File(from) | Shown::Copy(from) = shown
             && cache.addresses().len() < (from + pages.len()) * PAGE_SIZE
         {
-            return;
+            return false;
         }
         let anonymous = |anon| Backing::from(anon);
         let (node, bytes) = (self.world.rig.node.clone(), pages.len() * PAGE_SIZE);
@@ -334,7 +364,7 @@ impl Player<'_> {
             let mut shadow = self.world.shadow();
             let last = shadow.last(number, pages);
             if last.iter().any(|values| **values != [Shows::Nothing]) {
-                return;
+                return false;
             }
             let mut page = |nth: usize| match shown {
                 Shown::File(from) => Shows::File((from + nth) as u64, protection),
@@ -359,11 +389,12 @@ impl Player<'_> {
         let mapped = member.space.mmap(addresses(pages), attributes);
         mapped.expect("nothing is there");
         self.world.shadow().end(number, pages);
+        true
     }
 
-    fn unmap(&mut self, space: u8, pages: &Range<usize>) {
+    fn unmap(&mut self, space: u8, pages: &Range<usize>) -> bool {
         let Some((number, member)) = self.own(space) else {
-            return;
+            return false;
         };
         let nothing = vec![vec![Shows::Nothing]; pages.len()];
         self.unlock(number, pages);
@@ -371,11 +402,12 @@ impl Player<'_> {
         let unmapped = member.space.munmap(addresses(pages), |_, _| {});
         unmapped.expect("room for a VMA");
         self.world.shadow().end(number, pages);
+        true
     }
 
-    fn protect(&mut self, space: u8, pages: &Range<usize>, protection: Protection) {
+    fn protect(&mut self, space: u8, pages: &Range<usize>, protection: Protection) -> bool {
         let Some((number, member)) = self.own(space) else {
-            return;
+            return false;
         };
         let last = self.world.shadow().last(number, pages);
         let after = last.iter().map(|values| {
@@ -387,11 +419,12 @@ impl Player<'_> {
         let done = member.space.mprotect(addresses(pages), protection);
         self.world.shadow().end(number, pages);
         assert_covered(&last, done);
+        true
     }
 
-    fn advise(&mut self, space: u8, pages: &Range<usize>, advice: MapAdvice) {
+    fn advise(&mut self, space: u8, pages: &Range<usize>, advice: MapAdvice) -> bool {
         let Some((number, member)) = self.own(space) else {
-            return;
+            return false;
         };
         let advice = match advice {
             MapAdvice::Normal => Advice::Normal,
@@ -401,24 +434,25 @@ impl Player<'_> {
         let last = self.world.shadow().last(number, pages);
         let done = member.space.madvise(addresses(pages), advice);
         assert_covered(&last, done);
+        true
     }
 
-    fn remap(&mut self, space: u8, pages: &Range<usize>, to: usize) {
+    fn remap(&mut self, space: u8, pages: &Range<usize>, to: usize) -> bool {
         let Some((number, member)) = self.own(space) else {
-            return;
+            return false;
         };
         let new = to..to + pages.len();
         {
             let mut shadow = self.world.shadow();
             let overlap = new.start < pages.end && pages.start < new.end;
             if overlap || new.end > shadow.pages() {
-                return;
+                return false;
             }
             let moved = shadow.last(number, pages);
             let is_there = |values: &Vec<Shows>| !values.contains(&Shows::Nothing);
             let mut target = shadow.last(number, &new).into_iter();
             if !moved.iter().all(is_there) || !target.all(|values| values == [Shows::Nothing]) {
-                return;
+                return false;
             }
             let nothing = vec![vec![Shows::Nothing]; pages.len()];
             shadow.begin(number, pages.start, nothing);
@@ -431,12 +465,13 @@ impl Player<'_> {
         let mut shadow = self.world.shadow();
         shadow.end(number, pages);
         shadow.end(number, &new);
+        true
     }
 
-    fn fork(&mut self, space: u8) {
+    fn fork(&mut self, space: u8) -> bool {
         let (number, member) = self.world.space(space);
         if self.world.members().len() >= MOST_SPACES {
-            return;
+            return false;
         }
         let child = ManuallyDrop::new(self.world.rig.another_space());
         let from = self.world.shadow().tick();
@@ -445,7 +480,7 @@ impl Player<'_> {
             Err(ForkError::Budget) if self.world.may_be_short => {
                 // Empty, as it was.
                 drop(ManuallyDrop::into_inner(child));
-                return;
+                return false;
             }
             Err(error) => panic!("{error:?}"),
         }
@@ -456,12 +491,13 @@ impl Player<'_> {
             space: Arc::new(child),
             forked_by: self.number,
         });
+        true
     }
 
-    fn exit(&mut self, space: u8) {
+    fn exit(&mut self, space: u8) -> bool {
         let (number, member) = self.world.space(space);
         if member.forked_by.is_none() || member.forked_by != self.number {
-            return;
+            return false;
         }
         let all = 0..self.world.shadow().pages();
         self.unlock(number, &all);
@@ -469,6 +505,7 @@ impl Player<'_> {
         self.world.shadow().begin(number, 0, nothing);
         member.space.exit(|_, _| {});
         self.world.shadow().end(number, &all);
+        true
     }
 
     fn truncate(&mut self, len: u32) {
@@ -481,13 +518,13 @@ impl Player<'_> {
     }
 
     /// Pins pages in the window, where the rig has mapped the whole file.
-    fn pin(&mut self, pages: &Range<usize>) {
+    fn pin(&mut self, pages: &Range<usize>) -> bool {
         let world = self.world;
         let (space, cache) = (&*world.rig.space, &world.cache);
         let range = self.window(pages);
         let admitted = cache.admit_pin(&range).filter(|_| !range.is_empty());
         let Some(admitted) = admitted else {
-            return;
+            return false;
         };
         match fault::pin(space, cache, range.clone(), range.start, &NeverInterrupted) {
             Pin::Done => {
@@ -504,6 +541,7 @@ impl Player<'_> {
             other => panic!("{other:?}"),
         }
         cache.dismiss_pin(admitted);
+        true
     }
 }
 
