@@ -12,28 +12,36 @@ use softfault_oracle::{MapAdvice, Op, Rig, Stage, TestSwap};
 use sync::Arc;
 use sync::thread::spawn;
 
+/// The budget is lowered by 20 pages, with 14 free above the floor: six or seven have to go.
 #[test]
 fn fault_against_budget_change() {
     let stage = Stage {
         pages: 8,
-        free: Some(40),
+        free: Some(14),
         ..Stage::default()
     };
-    directed(
+    let all = directed(
         "fault_against_budget_change",
         4_000,
         &stage,
-        vec![map_file(0, 0..8, 0), advise(0, 0..8, MapAdvice::Random)],
+        vec![
+            map_file(0, 0..8, 0),
+            advise(0, 0..8, MapAdvice::Random),
+            read(0, 0..8),
+            Op::Memory { more: 80 },
+        ],
         vec![
             vec![read(0, 0..4)],
             vec![read(0, 2..6)],
             vec![
-                Op::Memory { more: 40 },
                 Op::Memory { more: 0 },
+                Op::Memory { more: 40 },
                 Op::Memory { more: 80 },
             ],
         ],
     );
+    all.had(|all| all.lowered, "lowered below what was charged")
+        .had(|all| all.evicted, "evicted");
 }
 
 #[test]
@@ -44,7 +52,7 @@ fn anonymous_memory_runs_out() {
         may_be_short: true,
         ..Stage::default()
     };
-    short_of_memory(
+    let all = short_of_memory(
         "anonymous_memory_runs_out",
         1_000,
         &stage,
@@ -55,6 +63,7 @@ fn anonymous_memory_runs_out() {
             vec![Op::Fork { space: 0 }, write(1, 0..2)],
         ],
     );
+    all.had(|all| all.short, "without memory");
 }
 
 /// One thread waits for memory, another gives back all that it has, once.
@@ -62,16 +71,17 @@ fn anonymous_memory_runs_out() {
 fn fault_against_memory_given_back() {
     let stage = Stage {
         pages: 22,
-        free: Some(14),
+        free_to_files: Some(14),
         ..Stage::default()
     };
-    directed(
+    let all = directed(
         "fault_against_memory_given_back",
         4_000,
         &stage,
         vec![map_zeros(0, 0..20), write(0, 0..20), map_file(0, 20..22, 0)],
         vec![vec![read(0, 20..21)], vec![unmap(0, 0..20)]],
     );
+    all.had(|all| all.memory_waits, "waited for memory");
 }
 
 /// Others give memory back and take it again while a fork makes room: it goes on, for there are pages to evict.

@@ -20,15 +20,16 @@ fn fault_against_reclaim() {
     );
 }
 
-/// Each page wants to be mapped where only two or three fit.
+/// Each page wants to be mapped where only two or three fit: a fault that reads begins where 34 pages are free, and the first one takes
+/// two for the page table.
 #[test]
 fn faults_short_of_memory() {
     let stage = Stage {
         pages: 8,
-        free: Some(42),
+        free_to_files: Some(37),
         ..Stage::default()
     };
-    directed(
+    let all = directed(
         "faults_short_of_memory",
         4_000,
         &stage,
@@ -39,6 +40,8 @@ fn faults_short_of_memory() {
             vec![read(0, 7..8), read(0, 0..4)],
         ],
     );
+    all.had(|all| all.evicted, "evicted for want of memory")
+        .had(|all| all.memory_waits, "waited for memory");
 }
 
 #[test]

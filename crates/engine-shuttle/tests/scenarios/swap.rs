@@ -181,23 +181,27 @@ fn swap_in_against_remap() {
     );
 }
 
+/// The budget is lowered by 40 pages, with 44 free above the floor: of the eight that come from swap some have to go, and others
+/// wait until it is raised again.
 #[test]
 fn swap_in_against_budget_change() {
     let stage = Stage {
-        free: Some(60),
+        free: Some(44),
         ..swapping(8)
     };
-    directed(
+    let all = directed(
         "swap_in_against_budget_change",
         800,
         &stage,
-        in_swap(8),
+        [in_swap(8), vec![Op::Memory { more: 160 }]].concat(),
         vec![
             vec![write(0, 0..4), read(0, 0..2)],
             vec![read(0, 2..8)],
-            vec![Op::Memory { more: 40 }, Op::Memory { more: 0 }],
+            vec![Op::Memory { more: 0 }, Op::Memory { more: 160 }],
         ],
     );
+    all.had(|all| all.lowered, "lowered below what was charged")
+        .had(|all| all.pages_out, "written to swap");
 }
 
 /// Pages beside the one that is touched are read ahead, and written and evicted

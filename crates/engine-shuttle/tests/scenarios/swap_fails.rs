@@ -81,18 +81,17 @@ fn swap_is_full() {
 fn swap_and_memory_run_out() {
     let stage = Stage {
         slots: 2,
-        free: Some(8),
+        free: Some(3),
         may_be_short: true,
         ..Stage::of_pages(8)
     };
-    short_of_memory(
+    let all = short_of_memory(
         "swap_and_memory_run_out",
         500,
         &stage,
         vec![map_zeros(0, 0..8), write(0, 0..2)],
-        vec![
-            vec![write(0, 1..4), read(0, 0..1)],
-            vec![write(0, 4..7), read(0, 0..2)],
-        ],
+        vec![vec![write(0, 1..4), read(0, 0..1)], vec![write(0, 4..7)]],
     );
+    all.had(|all| all.pages_out, "written to swap")
+        .had(|all| all.short, "without memory");
 }
