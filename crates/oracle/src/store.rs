@@ -229,6 +229,14 @@ impl TestStore {
     pub fn byte(&self, offset: u64) -> u8 {
         self.gate.lock().byte(offset)
     }
+
+    /// The bytes of a page, which is within the file.
+    pub fn page(&self, page: u64) -> Vec<u8> {
+        let file = self.gate.lock();
+        let start = page * PAGE_SIZE as u64;
+        let words = (start..start + PAGE_SIZE as u64).step_by(8);
+        words.flat_map(|offset| file.word(offset)).collect()
+    }
 }
 
 impl File {
