@@ -84,6 +84,15 @@ impl Mutation {
         if caught_by.is_empty() {
             return Err("no line names the tests that catch it".into());
         }
+        // Of two only the first would be tried.
+        for (nth, catch) in caught_by.iter().enumerate() {
+            if caught_by[..nth]
+                .iter()
+                .any(|other| other.world == catch.world)
+            {
+                return Err(format!("two lines name a test of {}", catch.world));
+            }
+        }
         let name = file.file_stem().ok_or("no name")?;
         Ok(Self {
             name: name.to_string_lossy().into_owned(),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use softfault_mutate::mutation::{Catch, all};
+use softfault_mutate::mutation::{Catch, Mutation, all};
 use softfault_mutate::workspace::{copy_workspace, root};
 use softfault_mutate::world::{OF_THE_CRATE, World, models_of};
 
@@ -42,6 +42,26 @@ fn every_mutation_applies() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_second_test_of_a_world_is_refused() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("second.patch");
+    let read = |second: &str| {
+        let head = "# a rule\n# caught by: std one::fails\n";
+        let diff = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n";
+        fs::write(&file, format!("{head}{second}{diff}")).unwrap();
+        Mutation::read(&file)
+    };
+    assert_eq!(
+        read("# caught by: loom two::fails\n")
+            .unwrap()
+            .caught_by
+            .len(),
+        2
+    );
+    let refused = read("# caught by: std two::fails\n").unwrap_err();
+    assert_eq!(refused, "two lines name a test of std");
 }
 
 /// True if there is such a test, in its file or in a module of its folder.
