@@ -511,7 +511,9 @@ fn a_child_ends_a_call_that_a_signal_has_interrupted() {
         let read = scope.spawn(|| {
             // SAFETY: only asks; nobody else writes to the map.
             let read = unsafe {
-                *reader.lock().unwrap() = Some((libc::pthread_self(), libc::gettid()));
+                // musl's is a pointer, which no other thread may have.
+                let thread = libc::pthread_self() as usize;
+                *reader.lock().unwrap() = Some((thread, libc::gettid()));
                 let fd = std::os::fd::AsRawFd::as_raw_fd(&from);
                 softfault_read_from(fd, map as *mut _, PAGES * PAGE)
             };
@@ -546,7 +548,8 @@ fn a_child_ends_a_call_that_a_signal_has_interrupted() {
         }
         let (thread, _) = reader.lock().unwrap().unwrap();
         // SAFETY: the thread is there, and handles the signal.
-        assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0);
+        let sent = unsafe { libc::pthread_kill(thread as libc::pthread_t, libc::SIGUSR1) };
+        assert_eq!(sent, 0);
         while MADE.load(SeqCst) < 0 {
             std::thread::yield_now();
         }
