@@ -50,7 +50,8 @@ shuttle schedules="1_000_000" *names:
 
 # One schedule of a scenario again: just shuttle-seed 4711 unmap::fault_against_unmap
 shuttle-seed seed name:
-    SOFTFAULT_SHUTTLE_SEED={{ seed }} cargo test -p softfault-engine-shuttle -- --nocapture --exact {{ name }}
+    SOFTFAULT_SHUTTLE_SEED={{ seed }} cargo test -p softfault-engine-shuttle -- --nocapture --exact {{ name }} | \
+      awk '{ print } / 1 passed;/ { passed = 1 } END { if (!passed) print "failed, or no scenario has this name"; exit !passed }'
 
 # Operations on private memory over soft page tables, everything evicted all the time: just oracle 1_000_000
 oracle operations="1_000_000":

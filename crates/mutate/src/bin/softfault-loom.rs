@@ -4,7 +4,7 @@
 //! `cargo test` takes one.
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use softfault_mutate::attempt::work_folder;
 use softfault_mutate::mutation::{apply, edits};
@@ -34,21 +34,44 @@ fn run(names: &[String]) -> Result<bool, String> {
     let patch = std::fs::read_to_string(root.join(PATCH)).map_err(system)?;
     apply(&edits(&patch)?, &loom)?;
     // The warnings are loom's, not ours to read.
-    let status = Command::new(env!("CARGO"))
-        .current_dir(&source)
-        .arg("--config")
-        .arg(format!(
-            "patch.crates-io.loom.path={:?}",
-            loom.display().to_string()
-        ))
-        .args(["test", "--offline", "-p", "softfault-engine-loom"])
-        .args(["--", "--nocapture"])
-        .args(names)
-        .env("CARGO_TARGET_DIR", work.join("target"))
-        .env("RUST_BACKTRACE", "0")
-        .status()
-        .map_err(system)?;
-    Ok(status.success())
+    let test = || {
+        let mut test = Command::new(env!("CARGO"));
+        test.current_dir(&source)
+            .arg("--config")
+            .arg(format!(
+                "patch.crates-io.loom.path={:?}",
+                loom.display().to_string()
+            ))
+            .args(["test", "--offline", "-p", "softfault-engine-loom", "--"])
+            .env("CARGO_TARGET_DIR", work.join("target"))
+            .env("RUST_BACKTRACE", "0")
+            // Fewer preemptions are for .ci/run.
+            .env_remove("SOFTFAULT_LOOM_PREEMPTIONS");
+        test
+    };
+    // A name that no model has is a filter that leaves none, and that passes.
+    if !names.is_empty() {
+        let list = test().arg("--list").stderr(Stdio::inherit()).output();
+        let list = list.map_err(system)?;
+        if !list.status.success() {
+            return Ok(false);
+        }
+        let list = String::from_utf8_lossy(&list.stdout);
+        if let Some(name) = unknown(names, &list) {
+            return Err(format!("no model's name contains {name}"));
+        }
+    }
+    let status = test().arg("--nocapture").args(names).status();
+    Ok(status.map_err(system)?.success())
+}
+
+/// The first of the names that no test contains, of those in the list that a test program prints.
+fn unknown<'a>(names: &'a [String], list: &str) -> Option<&'a String> {
+    let tests: Vec<&str> = (list.lines())
+        .filter_map(|line| line.strip_suffix(": test"))
+        .collect();
+    let is_unknown = |name: &&String| !tests.iter().any(|test| test.contains(name.as_str()));
+    names.iter().find(is_unknown)
 }
 
 /// Where cargo has unpacked the source of loom.
@@ -62,4 +85,23 @@ fn loom_source() -> Result<PathBuf, String> {
         .filter(|loom| loom.is_dir());
     let none = || format!("no loom-0.7.2 in {}", sources.display());
     looms.next().ok_or_else(none)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_name_that_no_model_has_is_found() {
+        let list = "budget::a_page_goes_round: test\nlocks::two: test\n\n2 tests, 0 benchmarks\n";
+        let unknown = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.into()).collect();
+            super::unknown(&names, list).cloned()
+        };
+        assert_eq!(unknown(&["budget", "two"]), None);
+        assert_eq!(unknown(&["budget", "buget"]).as_deref(), Some("buget"));
+        assert_eq!(
+            unknown(&["tests"]).as_deref(),
+            Some("tests"),
+            "the list's last line"
+        );
+    }
 }
