@@ -1,5 +1,6 @@
 //! The cases of other programs, whose calls on mappings are made by syscall(2): `by_syscall.h`.
 
+use crate::own_names::serves_its_own_faults;
 use crate::{BYTES, compile, directory, file, same_each_way};
 use std::path::{Path, PathBuf};
 
@@ -97,14 +98,7 @@ fn mappings_that_are_moved() {
 #[test]
 fn a_program_serves_its_own_faults() {
     let directory = directory("by-syscall-uffd");
-    let Some(program) = program("uffd.c", &directory) else {
-        return;
-    };
-    let swap = format!("{}:100M", directory.display());
-    let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
-    same_each_way(&directory, &[program.as_ref()], &options, |stats, how| {
-        let handed_back = stats[0].handed_back();
-        // Where it may have none, it registers nothing.
-        assert!(handed_back == 2 || handed_back == 0, "{how}: {handed_back}");
-    });
+    if let Some(program) = program("uffd.c", &directory) {
+        serves_its_own_faults(&directory, &program);
+    }
 }

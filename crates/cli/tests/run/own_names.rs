@@ -1,6 +1,7 @@
 //! Names of a program's own: functions of the C library's names (`own_names.c`), a userfaultfd (`uffd.c`).
 
 use crate::{compile, directory, file, same_each_way, softfault_run, ways};
+use std::path::Path;
 use std::process::Command;
 
 /// Failed before: our hook of `syscall` called that of `mmap`, and the program's own came first, which called ours of `syscall`.
@@ -52,12 +53,16 @@ fn an_allocator_in_front_has_some_of_the_functions() {
 #[test]
 fn a_program_serves_its_own_faults() {
     let directory = directory("own-uffd");
-    let Some(program) = compile("uffd.c", &directory.join("program"), &["-pthread"]) else {
-        return;
-    };
+    if let Some(program) = compile("uffd.c", &directory.join("program"), &["-pthread"]) {
+        serves_its_own_faults(&directory, &program);
+    }
+}
+
+/// Runs uffd.c, made with calls of some kind.
+pub fn serves_its_own_faults(directory: &Path, program: &Path) {
     let swap = format!("{}:100M", directory.display());
     let options = ["--min-size", "1M", "--anonymous", "--swap", &swap];
-    same_each_way(&directory, &[program.as_ref()], &options, |stats, how| {
+    same_each_way(directory, &[program.as_ref()], &options, |stats, how| {
         let handed_back = stats[0].handed_back();
         // Where it may have none, it registers nothing.
         assert!(handed_back == 2 || handed_back == 0, "{how}: {handed_back}");
